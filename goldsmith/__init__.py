@@ -1,0 +1,38 @@
+"""goldsmith: declare a GPU cluster's nodes once; deploy, bake and audit follow.
+
+This is the small public face that roles and validate/ use; they import nothing else of the engine.
+"""
+
+from goldsmith.errors import GoldsmithError
+from goldsmith.model.desired import MANAGED
+from goldsmith.model.finding import Finding, Severity
+from goldsmith.model.lock import Lock, upstream
+from goldsmith.model.node import Node
+from goldsmith.model.resource import (
+    File,
+    KernelModule,
+    KernelParameter,
+    Package,
+    Resource,
+    Sysctl,
+    Unit,
+)
+from goldsmith.template import template
+
+__all__ = [
+    "MANAGED",
+    "File",
+    "Finding",
+    "GoldsmithError",
+    "KernelModule",
+    "KernelParameter",
+    "Lock",
+    "Node",
+    "Package",
+    "Resource",
+    "Severity",
+    "Sysctl",
+    "Unit",
+    "template",
+    "upstream",
+]

@@ -1,0 +1,131 @@
+"""A lock: what an image resolved to, every package exact and hashed. images/NAME/image.lock, made by
+`goldsmith lock`, never edited by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from goldsmith.errors import GoldsmithError
+from goldsmith.model.resource import Package, PackageFile
+
+
+class LockedFile(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    size: int
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class LockedPackage(BaseModel):
+    """One deb. origin: label:version/suite as apt names it, e.g. `Debian:13.2/stable`; never a host's name.
+    why: `base`, `family NAME`, `role NAME` or `needed`. files: shared libraries of family packages."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    name: str
+    version: str
+    architecture: str
+    source: str
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    size: int
+    filename: str
+    origin: str
+    why: str
+    family: str | None = None
+    files: dict[str, LockedFile] = {}
+
+    def resource(self, *, held: bool = False) -> Package:
+        files = {path: PackageFile(file.size, file.sha256) for path, file in self.files.items()}
+        return Package(self.name, self.version, held=held, files=files)
+
+
+class Pool(BaseModel):
+    """The apt repository that serves this lock's debs: Release fields and the key it is signed with."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    origin: str
+    suite: str
+    fingerprint: str = Field(pattern=r"^[0-9A-F]{40,64}$")
+    key: str
+
+
+class Lock(BaseModel):
+    """image_digest: of the image.yml it was made from; `created`: the newest Release date of the suites, so that
+    it doesn't change from run to run. releases: suite → sha256 of its signed release file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    schema_: Literal[1] = Field(1, alias="schema")
+    image: str
+    image_digest: str
+    distribution: str
+    release: str
+    architecture: str
+    created: str
+    releases: dict[str, str]
+    tools: dict[str, str]
+    pool: Pool
+    packages: dict[str, LockedPackage]
+
+    @property
+    def digest(self) -> str:
+        """The lock's own identity: sha256 of its canonical JSON."""
+        return sha256(self.to_text().encode()).hexdigest()
+
+    def to_text(self) -> str:
+        """The file's content: sorted, one field a line, so that a diff reads well."""
+        return json.dumps(self.model_dump(by_alias=True), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+    def package(self, name: str) -> LockedPackage:
+        try:
+            return self.packages[name]
+        except KeyError:
+            raise GoldsmithError(
+                f"package {name} isn't in the lock of image {self.image}",
+                where=f"images/{self.image}/image.lock",
+                hint=f"add it to images/{self.image}/image.yml, then `goldsmith lock images/{self.image}`",
+            ) from None
+
+    def family(self, name: str) -> Iterator[Package]:
+        """The family's packages, exact and held, by name; none if the image hasn't got the family."""
+        for package in self.packages.values():
+            if package.family == name:
+                yield package.resource(held=True)
+
+    def every_package(self) -> Iterator[Package]:
+        """All packages of the image, not held: roles hold their families."""
+        for package in self.packages.values():
+            yield package.resource()
+
+    def version(self, package: str) -> str | None:
+        """The upstream version of a locked package (no epoch, no revision), or None if it isn't locked."""
+        locked = self.packages.get(package)
+        return upstream(locked.version) if locked else None
+
+
+def upstream(version: str) -> str:
+    """The upstream part of a Debian version: `1:550.163.01-2` → `550.163.01` (Debian policy 5.6.12)."""
+    return version.split(":", 1)[-1].rsplit("-", 1)[0]
+
+
+def read_lock(directory: Path) -> Lock:
+    """images/NAME/image.lock. Raises GoldsmithError if there is none or it isn't a lock."""
+    path = directory / "image.lock"
+    try:
+        return Lock.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise GoldsmithError(
+            "this image has no lock yet", where=str(path), hint=f"make it: goldsmith lock {directory}"
+        ) from None
+    except OSError as error:
+        raise GoldsmithError(f"can't be read: {error}", where=str(path)) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise GoldsmithError(
+            f"not a lock of this version of goldsmith: {first['msg']}",
+            where=f"{path}, {'.'.join(map(str, first['loc'])) or 'the file'}",
+            hint=f"a lock isn't edited by hand; make it anew: goldsmith lock {directory}",
+        ) from None

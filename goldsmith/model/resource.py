@@ -1,0 +1,108 @@
+"""What a role can promise about a node, as data: the words of `desired`.
+
+A resource says what should be, never how to get there. The same resource is deployed, baked into images,
+probed and audited; nobody writes a second list (docs/architecture.md).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Literal
+
+from goldsmith.errors import GoldsmithError
+
+UnitState = Literal["enabled", "disabled", "masked"]
+ModuleState = Literal["loaded", "blacklisted"]
+
+
+@dataclass(frozen=True)
+class Package:
+    """An exact package. `files` holds what the lock knows of the files in it that a probe looks at."""
+
+    name: str
+    version: str
+    held: bool = False
+    files: Mapping[str, PackageFile] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
+class PackageFile:
+    """One file inside a package, as the deb in the pool has it: dpkg's database can't vouch for it."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class File:
+    """A file with exactly this content, mode and owner.
+
+    before_packages: written before the package transaction (apt's own configuration, module blacklists that a
+    DKMS build or a postinst must already see).
+    secret: its content is never shown, not even in a difference.
+    """
+
+    path: str
+    content: str
+    mode: int = 0o644
+    owner: str = "root"
+    group: str = "root"
+    before_packages: bool = False
+    secret: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.path.startswith("/") or "/../" in self.path or "\n" in self.path:
+            raise GoldsmithError(f"a managed file needs an absolute, plain path, got {self.path!r}")
+
+    @property
+    def sha256(self) -> str:
+        return sha256(self.content.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A systemd unit and whether it starts at boot. A masked one is also stopped where systemd runs.
+
+    running: None leaves it to the unit (a gated service may rightly be inactive on a node without the device).
+    before_packages: set before the transaction, so that a maintainer script can't start it
+    (kubernetes-sigs/image-builder#2058: disabling apt-daily at the end is too late).
+    """
+
+    name: str
+    state: UnitState
+    running: bool | None = None
+    before_packages: bool = False
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9:_.@\\-]+\.[a-z]+", self.name):
+            raise GoldsmithError(f"a unit is named with its type, e.g. chrony.service, got {self.name!r}")
+
+
+@dataclass(frozen=True)
+class KernelModule:
+    """A kernel module that loads at boot or never, with its options."""
+
+    name: str
+    state: ModuleState = "loaded"
+    options: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
+class Sysctl:
+    """A kernel setting by its dotted name, e.g. net.ipv4.conf.all.arp_ignore."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True)
+class KernelParameter:
+    """One word of the kernel command line, e.g. `iommu=pt`."""
+
+    text: str
+
+
+Resource = Package | File | Unit | KernelModule | Sysctl | KernelParameter

@@ -1,0 +1,142 @@
+"""Roles: folders that the engine finds. It knows none by name.
+
+ROLE/__init__.py holds the promise in its docstring and may name PACKAGES; beside it desired.py, deploy.py,
+probe.py and checks.py (each may be missing), templates/, defaults/main.yml and meta/argument_specs.yml.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import yaml
+
+from goldsmith.errors import GoldsmithError
+from goldsmith.model.finding import Finding
+from goldsmith.model.lock import Lock
+from goldsmith.model.node import Node
+from goldsmith.model.resource import Resource
+
+
+@dataclass(frozen=True)
+class Role:
+    """promise: the first line of the docstring. packages: apt packages every image with this role needs."""
+
+    name: str
+    path: Path
+    promise: str
+    packages: tuple[str, ...]
+
+    def desired(self, node: Node, lock: Lock) -> Iterator[Resource]:
+        """What this role promises for the node. A GoldsmithError names the role."""
+        function = self._function("desired", "desired")
+        try:
+            yield from function(node, lock) if function else ()
+        except GoldsmithError as error:
+            where = error.where or f"role {self.name}, node {node.name}"
+            raise GoldsmithError(error.what, where=where, hint=error.hint) from error
+
+    def check(self, node: Node, lock: Lock, facts: Mapping[str, Any]) -> Iterator[Finding]:
+        """What the role makes of its own probe's facts."""
+        function = self._function("checks", "check")
+        if function:
+            yield from function(node, lock, facts)
+
+    def deploy(self, node: Node, lock: Lock) -> None:
+        """Calls pyinfra operations for what data can't say. Does nothing for most roles."""
+        function = self._function("deploy", "deploy")
+        if function:
+            function(node, lock)
+
+    def probe_source(self) -> str | None:
+        """The text of probe.py, to be shipped to nodes."""
+        path = self.path / "probe.py"
+        return path.read_text() if path.is_file() else None
+
+    def argument_spec(self) -> dict[str, Any]:
+        """The options of meta/argument_specs.yml, variable → Ansible's description of it."""
+        tree = self._yaml("meta/argument_specs.yml")
+        try:
+            options = tree.get("argument_specs", {}).get("main", {}).get("options", {})
+            return dict(options or {})
+        except AttributeError:
+            path = self.path / "meta/argument_specs.yml"
+            raise GoldsmithError("isn't an argument spec: argument_specs.main.options", where=str(path)) from None
+
+    def defaults(self) -> dict[str, Any]:
+        return self._yaml("defaults/main.yml")
+
+    def _yaml(self, name: str) -> dict[str, Any]:
+        path = self.path / name
+        if not path.is_file():
+            return {}
+        try:
+            data = yaml.safe_load(path.read_text())
+        except yaml.YAMLError as error:
+            raise GoldsmithError(f"not valid YAML: {error}", where=str(path)) from None
+        if data is not None and not isinstance(data, dict):
+            raise GoldsmithError("must be a mapping", where=str(path))
+        return dict(data or {})
+
+    def _function(self, module: str, name: str) -> Callable[..., Any] | None:
+        if not (self.path / f"{module}.py").is_file():
+            return None
+        loaded = _import(f"roles.{self.name}.{module}", self.path.parent.parent)
+        function = getattr(loaded, name, None)
+        if not callable(function):
+            raise GoldsmithError(f"has no function {name}()", where=str(self.path / f"{module}.py"))
+        return function  # type: ignore[no-any-return]
+
+
+def _import(name: str, project: Path) -> ModuleType:
+    """Import roles.X from the project, which may be another than the one goldsmith itself is installed from."""
+    if str(project) not in sys.path:
+        sys.path.insert(0, str(project))
+    # roles/ is a namespace package: a second project (a test's) has to be seen too
+    importlib.invalidate_caches()
+    roles = importlib.import_module("roles")
+    if str(project / "roles") not in list(roles.__path__):
+        raise GoldsmithError(
+            "roles of another project are already loaded", where=str(project), hint="one project a process"
+        )
+    try:
+        return importlib.import_module(name)
+    except (ImportError, SyntaxError) as error:
+        raise GoldsmithError(f"can't be loaded: {error}", where=str(project / name.replace(".", "/"))) from error
+
+
+@cache
+def find_roles(project: Path) -> dict[str, Role]:
+    """name → role, of every folder below roles/ with an __init__.py."""
+    return {
+        path.parent.name: _load(path.parent)
+        for path in sorted((project / "roles").glob("*/__init__.py"))
+    }  # fmt: skip
+
+
+def _load(path: Path) -> Role:
+    module = _import(f"roles.{path.name}", path.parent.parent)
+    promise = (module.__doc__ or "").strip()
+    if not promise:
+        raise GoldsmithError("a role says its promise in a docstring", where=str(path / "__init__.py"))
+    return Role(path.name, path, promise.splitlines()[0], tuple(getattr(module, "PACKAGES", ())))
+
+
+def roles_of(names: Iterable[str], project: Path, where: str) -> list[Role]:
+    """The roles by name, in this order. `where` names the file that asked, for the error."""
+    known = find_roles(project)
+    found = []
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=3)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"roles here: {', '.join(known)}"
+            raise GoldsmithError(f"there is no role {name}", where=f"{where}, roles", hint=hint)
+        found.append(known[name])
+    return found

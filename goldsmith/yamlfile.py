@@ -1,0 +1,114 @@
+"""YAML that remembers where each field stands, and checks it against a pydantic model.
+
+An error names the file, the line, the field, what is wrong and the nearest right word.
+"""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from goldsmith.errors import GoldsmithError
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader that refuses a key written twice (YAML keeps the last one, silently)."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            if isinstance(key, (str, int)):
+                if key in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"{key} stands here for the second time", key_node.start_mark
+                    )
+                seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def _lines(node: yaml.Node | None, path: tuple[str | int, ...] = ()) -> dict[tuple[str | int, ...], int]:
+    """The line (from 1) of every field of a YAML tree."""
+    if node is None:
+        return {}
+    found = {path: node.start_mark.line + 1}
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            child = (*path, key.value)
+            found.update(_lines(value, child))
+            found[child] = key.start_mark.line + 1
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            found.update(_lines(value, (*path, index)))
+    return found
+
+
+def read_yaml(path: Path, model: type[M]) -> M:
+    """The file as a `model`. Raises GoldsmithError with file, line, field and the nearest candidates."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise GoldsmithError(f"can't be read: {error}", where=str(path)) from None
+    try:
+        tree = yaml.compose(text, Loader=_Loader)
+        data = yaml.load(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise GoldsmithError(f"not valid YAML: {error.problem}", where=f"{path}:{line}") from None
+    except yaml.YAMLError as error:
+        raise GoldsmithError(f"not valid YAML: {error}", where=str(path)) from None
+    try:
+        return model.model_validate(data if data is not None else {})
+    except ValidationError as error:
+        raise _explain(path, _lines(tree), model, error) from None
+
+
+def _explain(
+    path: Path, lines: dict[tuple[str | int, ...], int], model: type[BaseModel], error: ValidationError
+) -> GoldsmithError:
+    """The first of pydantic's complaints, as one of ours; the others are counted."""
+    errors = error.errors()
+    first = errors[0]
+    location = tuple(part for part in first["loc"] if isinstance(part, (str, int)))
+    known = location
+    while known and known not in lines:
+        known = known[:-1]
+    hint = ""
+    if first["type"] == "extra_forbidden":
+        candidates = sorted(_fields(model, location[:-1]))
+        near = difflib.get_close_matches(str(location[-1]), candidates, n=3)
+        what = "no such field"
+        hint = f"did you mean {' or '.join(near)}?" if near else f"fields here: {', '.join(candidates)}"
+    elif first["type"] == "missing":
+        what = "is missing"
+    else:
+        what = first["msg"].removeprefix("Value error, ")
+        if not isinstance(first["input"], (dict, list)):
+            what += f", got {first['input']!r}"
+    if len(errors) > 1:
+        hint = f"{hint}{'; ' if hint else ''}{len(errors) - 1} more error(s) in this file"
+    field = ".".join(map(str, location)) or "the file"
+    return GoldsmithError(what, where=f"{path}:{lines.get(known, 1)}, {field}", hint=hint)
+
+
+def _fields(model: type[BaseModel], location: tuple[str | int, ...]) -> set[str]:
+    """The field names of the (sub)model that stands at `location`."""
+    current: Any = model
+    for part in location:
+        if not (isinstance(current, type) and issubclass(current, BaseModel)):
+            break  # a mapping's own key: its value's model is already `current`'s argument
+        info = current.model_fields.get(str(part))
+        current = info.annotation if info else None
+        for argument in getattr(current, "__args__", ()):
+            if isinstance(argument, type) and issubclass(argument, BaseModel):
+                current = argument
+                # dict[str, Model]: the next part of the location is the key
+                location = location[1:]
+                break
+    return set(current.model_fields) if isinstance(current, type) and issubclass(current, BaseModel) else set()
