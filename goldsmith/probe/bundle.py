@@ -1,0 +1,105 @@
+"""One self-contained script of the probe's core and the roles' probe.py, for `python3 -I -S -B -` on stdin."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from goldsmith.errors import GoldsmithError
+from goldsmith.role import Role
+
+NODE = Path(__file__).parent / "node"
+DEADLINE = 5.0  # seconds a part has, unless its probe.py sets DEADLINE (or DEEP_DEADLINE, for a deep probe)
+LONGEST = 300.0
+# part → file, function, where it applies: `always`, `live` (a booted system), `kernel` (with its own kernel)
+CORE = {
+    "os": ("system.py", "os_facts", "always"),
+    "kernel": ("system.py", "kernel_facts", "always"),
+    "packages": ("packages.py", "package_facts", "always"),
+    "files": ("files.py", "file_facts", "always"),
+    "units": ("units.py", "unit_facts", "always"),
+    "failed_units": ("units.py", "failed_units", "live"),
+    "sysctls": ("system.py", "sysctl_facts", "live"),
+    "modules": ("system.py", "module_facts", "kernel"),
+    "package_files": ("files.py", "package_file_facts", "always"),
+}
+# Python 2 or 3.5 must still get as far as the sentence that refuses it: no syntax newer than that here.
+SCRIPT = """\
+import sys
+sys.dont_write_bytecode = True
+import json
+if sys.version_info < (3, 8):
+    error = "python3 is %d.%d, the probe needs 3.8" % sys.version_info[:2]
+    print(json.dumps({{"schema": 1, "parts": {{}}, "error": error}}))
+    sys.exit(0)
+bundle = json.loads({bundle!r})
+names = {{"__name__": "goldsmith_probe"}}
+for name in bundle["runtime"]:
+    exec(compile(bundle["sources"][name], name, "exec"), names)
+names["main"](bundle)
+"""
+
+
+def part_name(role: str) -> str:
+    """The name of a role's part in the document; core parts have plain names (both have a `kernel`)."""
+    return f"role.{role}"
+
+
+def bundle(roles: Iterable[Role], want: Mapping[str, Any]) -> str:
+    """The script. It prints one JSON document as the last line of its stdout, whatever happens on the node.
+
+    want: target, deep, files, secret_files, units, sysctls, modules, package_files, parts, variables
+    (docs/probe.md); each may be missing. Raises GoldsmithError for a probe.py that isn't Python or whose
+    DEADLINE isn't a number.
+    """
+    deep = bool(want.get("deep"))
+    sources = {
+        path.name: path.read_text() for path in sorted(NODE.glob("*.py")) if path.name != "__init__.py"
+    }
+    parts = [
+        {"name": name, "file": file, "function": function, "where": where,
+         "deadline": DEADLINE * 12 if deep and name == "package_files" else DEADLINE}
+        for name, (file, function, where) in CORE.items()
+    ]  # fmt: skip
+    for role in roles:
+        source = role.probe_source()
+        if source is not None:
+            path = role.path / "probe.py"
+            parts.append({
+                "name": part_name(role.name), "role": role.name, "file": f"{role.name}/probe.py",
+                "function": "probe", "where": "always", "deadline": deadline(source, path, deep),
+            })  # fmt: skip
+            sources[f"{role.name}/probe.py"] = source
+    content = {"want": dict(want), "parts": parts, "runtime": ["run.py", "runtime.py"], "sources": sources}
+    return SCRIPT.format(bundle=json.dumps(content))
+
+
+def deadline(source: str, path: Path, deep: bool) -> float:
+    """The seconds a probe.py asks for: DEEP_DEADLINE in a deep probe, or else DEADLINE, or else ours."""
+    try:
+        tree = ast.parse(source, str(path), feature_version=(3, 8))
+    except SyntaxError as error:
+        raise GoldsmithError(
+            f"not Python 3.8: {error.msg}",
+            where=f"{path}:{error.lineno}",
+            hint="it runs on nodes with python3 >= 3.8",
+        ) from None
+    found = {
+        target.id: statement
+        for statement in tree.body
+        if isinstance(statement, ast.Assign)
+        for target in statement.targets
+        if isinstance(target, ast.Name)
+    }
+    statement = (found.get("DEEP_DEADLINE") if deep else None) or found.get("DEADLINE")
+    if statement is None:
+        return DEADLINE
+    value = statement.value.value if isinstance(statement.value, ast.Constant) else None
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value <= LONGEST:
+        raise GoldsmithError(
+            f"a deadline is a number of seconds up to {LONGEST:g}", where=f"{path}:{statement.lineno}"
+        )
+    return float(value)
