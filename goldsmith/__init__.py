@@ -6,7 +6,7 @@ This is the small public face that roles and validate/ use; they import nothing 
 from goldsmith.errors import GoldsmithError
 from goldsmith.model.desired import MANAGED
 from goldsmith.model.finding import Finding, Severity
-from goldsmith.model.lock import Lock, upstream
+from goldsmith.model.lock import POOL_SOURCES, Lock, upstream
 from goldsmith.model.node import Node
 from goldsmith.model.resource import (
     File,
@@ -21,6 +21,7 @@ from goldsmith.template import template
 
 __all__ = [
     "MANAGED",
+    "POOL_SOURCES",
     "File",
     "Finding",
     "GoldsmithError",

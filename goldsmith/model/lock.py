@@ -14,6 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from goldsmith.errors import GoldsmithError
 from goldsmith.model.resource import Package, PackageFile
 
+# Where a node's apt finds the lock's pool. A role writes the file; the package transaction sees no other source.
+POOL_SOURCES = "/etc/apt/sources.list.d/goldsmith.sources"
+
 
 class LockedFile(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)

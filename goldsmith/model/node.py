@@ -22,6 +22,7 @@ class Ssh:
     user: str = "root"
     key_file: str | None = None
     known_hosts: str | None = None
+    become: bool = False  # the user isn't root and may `sudo -n`
 
 
 @dataclass(frozen=True)

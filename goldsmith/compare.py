@@ -1,0 +1,301 @@
+"""Desired against probe: every way in which a node differs from what its roles promise.
+
+The audit makes findings of these differences and deploy makes commands of them. Both from one place: a deploy
+that has nothing to change and an audit that has nothing to say are the same statement.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from goldsmith.model.desired import Desired
+from goldsmith.model.finding import Severity
+from goldsmith.model.probe import Probe
+from goldsmith.model.resource import File, KernelModule, Package, Sysctl, Unit
+
+Kind = Literal["packages", "holds", "contents", "files", "units", "modules", "sysctls", "parameters"]
+
+# The probe's part that each kind is read from.
+PART: dict[Kind, str] = {
+    "packages": "packages", "holds": "packages", "contents": "package_files", "files": "files", "units": "units",
+    "modules": "modules", "sysctls": "sysctls", "parameters": "kernel_core",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Difference:
+    """kind and key: which promise. expected, actual: as a person reads them. evidence: how it was seen.
+    since: ISO time since which it is so, where the node knows. severity: UNKNOWN if it couldn't be read.
+    live: what is stored is right and only the running system differs."""
+
+    kind: Kind
+    key: str
+    expected: str
+    actual: str
+    severity: Severity = Severity.FAIL
+    evidence: tuple[str, ...] = field(default=())
+    since: str = ""
+    live: bool = False
+
+
+def compare(desired: Desired, probe: Probe) -> list[Difference]:
+    """All differences, in the order in which they would be put right."""
+    return [
+        *_packages(desired, probe),
+        *_contents(desired, probe),
+        *_files(desired, probe),
+        *_units(desired, probe),
+        *_modules(desired, probe),
+        *_sysctls(desired, probe),
+        *_parameters(desired, probe),
+    ]
+
+
+def _unread(kind: Kind, keys: Mapping[str, Any], probe: Probe) -> Iterator[Difference]:
+    """One UNKNOWN for all promises of a kind whose part of the probe failed or was never sent back."""
+    part = PART[kind]
+    if keys and part not in probe.facts:
+        reason = probe.errors.get(part, "the probe's answer lacks it")
+        yield Difference(kind, f"{len(keys)} {kind}", "readable", f"not read: {reason}", Severity.UNKNOWN)
+
+
+def _packages(desired: Desired, probe: Probe) -> Iterator[Difference]:
+    yield from _unread("packages", desired.packages, probe)
+    if "packages" not in probe.facts:
+        return
+    installed = probe.part("packages")
+    for name, package in desired.packages.items():
+        found = installed.get(name)
+        if found is None:
+            yield Difference("packages", name, package.version, "not installed")
+        elif found["version"] != package.version or found["status"][1:2] != "i":
+            state = "" if found["status"][1:2] == "i" else f" ({_DPKG_STATE.get(found['status'][1:2], 'broken')})"
+            yield Difference(
+                "packages",
+                name,
+                package.version,
+                found["version"] + state,
+                evidence=(f"dpkg says {found['status'].strip()} {name} {found['version']}",),
+                since=found.get("since", ""),
+            )
+        if found is not None and package.held and not found["held"]:
+            yield Difference(
+                "holds", name, "held", "not held", Severity.WARN, evidence=(f"no hold on {name} in dpkg's status",)
+            )
+
+
+_DPKG_STATE = {
+    "U": "unpacked, not configured", "F": "half-configured", "H": "half-installed", "c": "removed",
+    "n": "not installed", "W": "waiting for a trigger", "t": "waiting for a trigger",
+}  # fmt: skip
+
+
+def _contents(desired: Desired, probe: Probe) -> Iterator[Difference]:
+    """Files inside packages whose content isn't the deb's, although dpkg says that the package is installed."""
+    wanted = {path: (one, want) for one in desired.packages.values() for path, want in one.files.items()}
+    yield from _unread("contents", wanted, probe)
+    if "package_files" not in probe.facts:
+        return
+    found = probe.part("package_files")
+    installed = probe.part("packages")
+    for path, (package, want) in wanted.items():
+        if installed.get(package.name, {}).get("version") != package.version:
+            continue  # told already, by the package
+        have = found.get(path)
+        if have is None or "error" in have:
+            reason = (have or {}).get("error", "the probe's answer lacks it")
+            yield Difference("contents", path, "readable", f"not read: {reason}", Severity.UNKNOWN)
+            continue
+        actual = ""
+        if have["type"] != "file":
+            actual = have["type"]
+        elif have["size"] != want.size:
+            actual = f"{have['size']} bytes"
+        elif have.get("sha256") not in (None, want.sha256):
+            actual = f"sha256 {have['sha256'][:12]}…"
+        if actual:
+            expected = f"{want.size} bytes" if actual.endswith("bytes") else f"sha256 {want.sha256[:12]}…"
+            yield Difference(
+                "contents",
+                path,
+                f"{expected} as in {package.name} {package.version}",
+                actual,
+                evidence=(f"dpkg says {package.name} {package.version} is installed; the file isn't that package's",),
+                since=have.get("ctime", have.get("mtime", "")),
+            )
+
+
+def _files(desired: Desired, probe: Probe) -> Iterator[Difference]:
+    yield from _unread("files", desired.files, probe)
+    found = probe.part("files")
+    if "files" not in probe.facts:
+        return
+    for path, file in desired.files.items():
+        have = found.get(path)
+        if have is None or "error" in have:
+            reason = (have or {}).get("error", "the probe's answer lacks it")
+            yield Difference("files", path, "readable", f"not read: {reason}", Severity.UNKNOWN)
+            continue
+        expected, actual = [], []
+        if have["type"] != "file":
+            expected.append("a file")
+            actual.append("absent" if have["type"] == "absent" else f"a {have['type']}")
+        else:
+            for label, want, seen in _attributes(file, have):
+                if want != seen:
+                    expected.append(f"{label} {want}")
+                    actual.append(f"{label} {seen}")
+        if actual:
+            yield Difference(
+                "files",
+                path,
+                ", ".join(expected),
+                ", ".join(actual),
+                evidence=tuple(_edited_lines(file, have)),
+                since=have.get("ctime", ""),
+            )
+
+
+def _attributes(file: File, have: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    yield "content", f"sha256 {file.sha256[:12]}…", f"sha256 {str(have.get('sha256'))[:12]}…"
+    yield "mode", f"{file.mode:04o}", f"{have['mode']:04o}"
+    yield "owner", f"{file.owner}:{file.group}", f"{have['owner']}:{have['group']}"
+
+
+_SECRET = re.compile(r"(?i)(secret|token|passw|credential|api_?key|private|BEGIN )")
+
+
+def _edited_lines(file: File, have: Mapping[str, Any], most: int = 6) -> Iterator[str]:
+    """The lines that differ, as `- expected` and `+ found`. Whatever looks like a secret is not shown."""
+    text = have.get("text")
+    if file.secret or not isinstance(text, str):
+        return
+    lines = [
+        line
+        for line in difflib.unified_diff(file.content.splitlines(), text.splitlines(), n=0, lineterm="")
+        if line[:1] in "+-" and line[:3] not in ("+++", "---")
+    ]
+    for line in lines[:most]:
+        yield f"{line[0]} (a line that looks like a secret)" if _SECRET.search(line) else f"{line[0]} {line[1:]}"
+    if len(lines) > most:
+        yield f"… {len(lines) - most} more lines"
+
+
+def _units(desired: Desired, probe: Probe) -> Iterator[Difference]:
+    yield from _unread("units", desired.units, probe)
+    found = probe.part("units")
+    if "units" not in probe.facts:
+        return
+    for name, unit in desired.units.items():
+        have = found.get(name)
+        if have is None:
+            yield Difference("units", name, "readable", "the probe's answer lacks it", Severity.UNKNOWN)
+        else:
+            yield from _unit(unit, have)
+
+
+def _unit(unit: Unit, have: Mapping[str, Any]) -> Iterator[Difference]:
+    if have["load"] == "not-found" and unit.state == "disabled":
+        return  # what isn't there doesn't start
+    if have["load"] == "not-found" and unit.state != "masked":
+        yield Difference("units", unit.name, unit.state, "there is no such unit")
+        return
+    # an alias or a unit without [Install] that something else pulls in counts as enabled
+    state = {"enabled-runtime": "enabled", "alias": "enabled"}.get(have["state"], have["state"])
+    if have["load"] == "masked":
+        state = "masked"
+    fits = state == unit.state or (unit.state == "disabled" and state in ("static", "indirect", "masked"))
+    if not fits:
+        yield Difference("units", unit.name, unit.state, state or "unknown", evidence=("systemctl show",))
+    active = have.get("active")
+    if active is None or active == "":
+        return  # not running: an image
+    if unit.state == "masked" and active in ("active", "activating"):
+        yield Difference("units", unit.name, "masked and stopped", f"masked but {active}", live=True)
+    if unit.running and active != "active" and have.get("condition") is not False:
+        yield Difference("units", unit.name, "running", _why_inactive(have), live=True)
+    elif active == "failed" and unit.state == "enabled":
+        yield Difference("units", unit.name, "not failed", f"failed ({have.get('result', '?')})", live=True)
+
+
+def _why_inactive(have: Mapping[str, Any]) -> str:
+    result = have.get("result", "")
+    return f"{have['active']}{f' ({result})' if result not in ('', 'success') else ''}"
+
+
+def _modules(desired: Desired, probe: Probe) -> Iterator[Difference]:
+    """Only the running kernel's side; the files that say it are among the files. A container has no kernel."""
+    if probe.container or probe.target == "image":
+        return
+    yield from _unread("modules", desired.modules, probe)
+    found = probe.part("modules")
+    for name, module in desired.modules.items():
+        if (have := found.get(name)) is not None:
+            yield from _module(module, have)
+
+
+def _module(module: KernelModule, have: Mapping[str, Any]) -> Iterator[Difference]:
+    if module.state == "blacklisted":
+        if have["loaded"]:
+            yield Difference("modules", module.name, "never loaded", "loaded", evidence=("/sys/module",), live=True)
+        return
+    if not have["loaded"]:
+        yield Difference("modules", module.name, "loaded", "not loaded", evidence=("/sys/module",), live=True)
+        return
+    for option, value in module.options.items():
+        seen = have.get("parameters", {}).get(option)
+        if seen is not None and _truth(seen) != _truth(value):
+            yield Difference(
+                "modules", f"{module.name} {option}", value, seen, evidence=("/sys/module/*/parameters",), live=True
+            )
+
+
+def _truth(value: str) -> str:
+    """Module parameters read back booleans as Y and N, whatever was written."""
+    return {"Y": "1", "N": "0", "y": "1", "n": "0"}.get(value.strip(), value.strip())
+
+
+def _sysctls(desired: Desired, probe: Probe) -> Iterator[Difference]:
+    if probe.target == "image":
+        return
+    yield from _unread("sysctls", desired.sysctls, probe)
+    found = probe.part("sysctls")
+    for key, sysctl in desired.sysctls.items():
+        if (have := found.get(key)) is not None:
+            yield from _sysctl(sysctl, have, probe)
+
+
+def _sysctl(sysctl: Sysctl, have: Mapping[str, Any], probe: Probe) -> Iterator[Difference]:
+    # in a container, what isn't its own namespace's is the host's business: not applicable, so no finding
+    if probe.container and (have.get("absent") or not have.get("writable", False)):
+        return
+    value = " ".join(sysctl.value.split())
+    actual = "not in this kernel" if have.get("absent") else str(have.get("value"))
+    if actual != value:
+        yield Difference("sysctls", sysctl.key, value, actual, evidence=("/proc/sys",), live=True)
+
+
+def _parameters(desired: Desired, probe: Probe) -> Iterator[Difference]:
+    if probe.container or probe.target == "image" or not desired.parameters:
+        return
+    if "kernel_core" not in probe.facts:
+        yield from _unread("parameters", desired.parameters, probe)
+        return
+    words = probe.part("kernel_core").get("cmdline", [])
+    for text in desired.parameters:
+        if text not in words:
+            yield Difference(
+                "parameters", text, "on the kernel command line", "not there; it takes a reboot", live=True,
+                evidence=("/proc/cmdline",),
+            )  # fmt: skip
+
+
+def package_of(desired: Desired, difference: Difference) -> Package | None:
+    """The package that a difference of kind packages, holds or contents is about."""
+    if difference.kind == "contents":
+        return next((one for one in desired.packages.values() if difference.key in one.files), None)
+    return desired.packages.get(difference.key)

@@ -1,0 +1,18 @@
+"""The one fact: the probe, run on the node. What an audit sees is what a deploy starts from."""
+
+from __future__ import annotations
+
+from pyinfra.api import FactBase
+
+# Debian's own, not whatever is first in PATH: a pyenv in root's .bashrc cost 20 seconds an exec (engines.md).
+PYTHON = "/usr/bin/python3 -I -S -"
+
+
+class NodeProbe(FactBase[str]):
+    """The probe's output. The script comes on stdin: `host.get_fact(NodeProbe, _stdin=script)`."""
+
+    def command(self) -> str:
+        return PYTHON
+
+    def process(self, output: list[str]) -> str:
+        return "\n".join(output)

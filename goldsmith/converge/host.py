@@ -1,0 +1,76 @@
+"""The host that pyinfra is working on, as goldsmith sees it: its plan, and how it differs from it right now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from pyinfra import host, state
+from pyinfra.api.exceptions import PyinfraError
+
+from goldsmith.compare import PART, Difference, Kind, compare
+from goldsmith.converge.facts.node import NodeProbe
+from goldsmith.errors import GoldsmithError
+from goldsmith.inventory.site import load_site
+from goldsmith.model.probe import Probe, parse_probe
+from goldsmith.plan import Plan, plan_image, plan_node
+
+_PROBE = "goldsmith_probe"
+# A person may think at pyinfra's prompt; what was seen before that is looked at again.
+_FRESH_SECONDS = 60.0
+_PARTS = sorted(set(PART.values()))
+
+
+@cache
+def _node_plan(site: str, name: str) -> Plan:
+    return plan_node(load_site(Path(site)), name)
+
+
+@cache
+def _image_plan(project: str, image: str) -> Plan:
+    return plan_image(Path(project), image)
+
+
+def this_plan() -> Plan:
+    """The plan of the host in pyinfra's context."""
+    try:
+        if image := host.data.get("goldsmith_image"):
+            return _image_plan(host.data.goldsmith_project, image)
+        return _node_plan(host.data.goldsmith_site, host.name)
+    except GoldsmithError as error:
+        raise PyinfraError(str(error)) from None
+
+
+def this_probe(plan: Plan) -> Probe:
+    """What the host says of itself now: one exec, kept until this run changes something on it.
+
+    pyinfra doesn't cache facts, and asks again for each operation in both of its phases (engines.md).
+    """
+    kept = host.connector_data.get(_PROBE)
+    if kept and time.monotonic() - kept[0] < _FRESH_SECONDS:
+        return kept[1]  # type: ignore[no-any-return]
+    answer = host.get_fact(NodeProbe, _stdin=plan.script(_PARTS))
+    try:
+        probe = parse_probe(host.name, answer)
+    except GoldsmithError as error:
+        raise PyinfraError(str(error)) from None
+    host.connector_data[_PROBE] = (time.monotonic(), probe)
+    return probe
+
+
+def changed() -> None:
+    """The host is about to be changed: what was seen of it is out of date. Nothing happens while predicting."""
+    if state.is_executing:
+        host.connector_data.pop(_PROBE, None)
+
+
+def differences(plan: Plan, kinds: Iterable[Kind], role: str | None = None) -> list[Difference]:
+    """How the host differs from the plan, of these kinds, and of one role only if named."""
+    wanted = set(kinds)
+    return [
+        one
+        for one in compare(plan.desired, this_probe(plan))
+        if one.kind in wanted and (role is None or plan.role_of(one) == role)
+    ]

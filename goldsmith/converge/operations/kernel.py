@@ -1,0 +1,38 @@
+"""The running kernel's modules and sysctls. Their files are managed files; this makes them so now, where it may.
+
+A container's and an image's kernel is somebody else's: `compare` says no difference there, so nothing runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from shlex import quote
+
+from pyinfra.api import StringCommand, operation
+from pyinfra.api.command import PyinfraCommand
+
+from goldsmith.converge.host import changed, differences
+from goldsmith.plan import Plan
+
+
+def sysctl_command(key: str, value: str) -> str:
+    """Write a sysctl without procps, which a minimal image hasn't got. A dot in an interface's name is a slash in
+    the key (sysctl.d(5))."""
+    path = "/proc/sys/" + "/".join(part.replace("/", ".") for part in key.split("."))
+    return f"printf '%s\\n' {quote(value)} > {quote(path)}"
+
+
+@operation()
+def live(plan: Plan, role: str) -> Iterator[PyinfraCommand]:
+    """Load the modules and set the sysctls of a role that differ.
+
+    A blacklisted module that is loaded, or an option of one, takes a reboot: the audit says so, and nothing is
+    unloaded here, under a job.
+    """
+    for one in differences(plan, ["modules", "sysctls"], role):
+        if one.kind == "modules" and one.actual == "not loaded":
+            changed()
+            yield StringCommand(f"modprobe -- {quote(one.key)}")
+        elif one.kind == "sysctls" and one.actual != "not in this kernel":
+            changed()
+            yield StringCommand(sysctl_command(one.key, one.expected))

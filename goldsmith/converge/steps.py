@@ -1,0 +1,83 @@
+"""The steps of a deploy, for the host in pyinfra's context. Each is a few operations with stable names."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from pyinfra import host, logger
+from pyinfra.api import FunctionCommand, operation
+from pyinfra.api.command import PyinfraCommand
+from pyinfra.api.host import Host
+from pyinfra.api.state import State
+
+from goldsmith.compare import Difference
+from goldsmith.converge.host import differences
+from goldsmith.converge.operations import apt, files, kernel, systemd
+from goldsmith.model.finding import Severity
+from goldsmith.plan import Plan
+from goldsmith.role import Role
+
+# One stamp a run: all that it replaces is found under one name in /var/backups/goldsmith.
+_STAMP = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+
+
+def before_packages(plan: Plan) -> None:
+    """What must be there before any package is touched: apt's configuration, masks, module blacklists."""
+    for one in plan.roles:
+        if _has(plan, "files", one, before=True):
+            files.managed(plan, one.name, True, _STAMP, name=f"{one.name}: files before packages")
+        if _has(plan, "units", one, before=True):
+            systemd.units(plan, one.name, True, name=f"{one.name}: units before packages")
+
+
+def packages(plan: Plan) -> None:
+    """All packages of all roles, in one transaction."""
+    apt.transaction(plan, name="packages")
+
+
+def role(plan: Plan, one: Role) -> None:
+    """A role's files, units, modules and sysctls, then what its own deploy.py does."""
+    if _has(plan, "files", one, before=False):
+        files.managed(plan, one.name, False, _STAMP, name=f"{one.name}: files")
+    if _has(plan, "units", one, before=False):
+        systemd.units(plan, one.name, False, name=f"{one.name}: units")
+    if _owns(plan, "modules", one) or _owns(plan, "sysctls", one):
+        kernel.live(plan, one.name, name=f"{one.name}: running kernel")
+    one.deploy(plan.node, plan.lock)
+
+
+def read_back(plan: Plan) -> None:
+    """Look once more: what deploy can bring about must now be so. Nothing changed, nothing to read back."""
+    _read_back(plan, name="read back")
+
+
+@operation()
+def _read_back(plan: Plan) -> Iterator[PyinfraCommand]:
+    if left := remaining(plan, differences(plan, ["packages", "holds", "contents", "files", "units"])):
+        # while predicting this is what an earlier operation will do; when it runs, it has been done
+        if host.state.is_executing:
+            yield FunctionCommand(_report, (left,), {})
+
+
+def remaining(plan: Plan, found: list[Difference]) -> list[Difference]:
+    """The differences that a deploy should have removed. What only a reboot or a driver can change isn't."""
+    return [one for one in found if not one.live and one.severity is not Severity.UNKNOWN]
+
+
+def _report(state: State, host: Host, left: list[Difference]) -> bool:
+    for one in left[:10]:
+        host.log(f"still not as promised: {one.key}: expected {one.expected}, found {one.actual}", logger.error)
+    return False
+
+
+def _has(plan: Plan, kind: str, one: Role, *, before: bool) -> bool:
+    resources = getattr(plan.desired, kind)
+    return any(
+        resource.before_packages == before and plan.desired.owner[kind, key] == one.name
+        for key, resource in resources.items()
+    )
+
+
+def _owns(plan: Plan, kind: str, one: Role) -> bool:
+    return any(plan.desired.owner[kind, key] == one.name for key in getattr(plan.desired, kind))

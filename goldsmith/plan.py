@@ -1,0 +1,87 @@
+"""A plan: one node, its image's lock, its roles, and everything they promise about it.
+
+Deploy, build and audit all start from here; so they can't disagree about what a node should be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from goldsmith.compare import Difference, package_of
+from goldsmith.inventory.site import Site, image_node, image_of, image_roles, lock_of
+from goldsmith.model.desired import Desired, gather
+from goldsmith.model.lock import Lock
+from goldsmith.model.node import Node
+from goldsmith.probe.bundle import bundle
+from goldsmith.role import Role
+
+
+
+@dataclass(frozen=True)
+class Plan:
+    """site: what to name in a remedy, e.g. `inventories/lab`; None while an image is built."""
+
+    node: Node
+    lock: Lock
+    roles: tuple[Role, ...]
+    desired: Desired
+    site: str | None = None
+
+    def want(self, parts: Iterable[str] | None = None, *, deep: bool = False) -> dict[str, Any]:
+        """What a probe is asked to look at. parts: only these, None for all.
+
+        Variables that a role marks no_log in its argument spec stay here.
+        """
+        desired = self.desired
+        return {
+            "target": self.node.target,
+            "deep": deep,
+            "parts": sorted(parts) if parts is not None else None,
+            "files": {path: file.sha256 for path, file in desired.files.items()},
+            "secret_files": [path for path, file in desired.files.items() if file.secret],
+            "units": list(desired.units),
+            "sysctls": list(desired.sysctls),
+            "modules": list(desired.modules),
+            "package_files": sorted({path for one in desired.packages.values() for path in one.files}),
+            "variables": {role.name: self._told(role) for role in self.roles},
+        }
+
+    def script(self, parts: Iterable[str] | None = None, *, deep: bool = False) -> str:
+        """The probe as one program for the node's Python, to be sent on stdin."""
+        return bundle(self.roles, self.want(parts, deep=deep))
+
+    def role_of(self, difference: Difference) -> str:
+        """The role that promised what a difference is about; the first role where it is about a whole kind."""
+        kind, key = difference.kind, difference.key
+        if kind in ("packages", "holds", "contents"):
+            package = package_of(self.desired, difference)
+            kind, key = "packages", package.name if package else key
+        elif kind == "modules":
+            key = key.split(" ")[0].replace("-", "_")
+        return self.desired.owner.get((kind, key), self.roles[0].name if self.roles else "goldsmith")
+
+    def _told(self, role: Role) -> dict[str, Any]:
+        spec = role.argument_spec()
+        public = [name for name, option in spec.items() if not (option or {}).get("no_log")]
+        return {name: self.node.variables[name] for name in public if name in self.node.variables}
+
+
+def plan_node(site: Site, name: str) -> Plan:
+    """The plan of a node of a site."""
+    node = site.node(name)
+    lock = site.lock(node.image)
+    return _plan(node, lock, site.roles(node), site.path)
+
+
+def plan_image(project: Path, name: str) -> Plan:
+    """The plan of the tree that becomes an image."""
+    node = image_node(project, name)
+    return _plan(node, lock_of(project, name), image_roles(project, image_of(project, name)), None)
+
+
+def _plan(node: Node, lock: Lock, roles: list[Role], site: str | None) -> Plan:
+    desired = gather({role.name: role.desired(node, lock) for role in roles})
+    return Plan(node, lock, tuple(roles), desired, site)
