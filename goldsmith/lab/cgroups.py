@@ -1,0 +1,46 @@
+"""A control group for each node, where this machine's own systemd isn't there to make one.
+
+Nodes that were started from one group would share one: each node's systemd would see the others' services in
+its tree, and wait for them at its shutdown.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+
+def make(machine: str) -> list[Path]:
+    """The folders of a new group for `machine`, one a hierarchy that systemd uses; none where systemd runs."""
+    if Path("/run/systemd/system").is_dir():
+        return []
+    groups = [top / machine for top in hierarchies(Path("/proc/self/mountinfo").read_text())]
+    for group in groups:
+        group.mkdir(exist_ok=True)
+    return groups
+
+
+def remove(machine: str) -> None:
+    """Remove the groups of `machine` with all below them; its processes have ended."""
+    for top in hierarchies(Path("/proc/self/mountinfo").read_text()):
+        for _ in range(20):
+            # folders only, leaves first; their files are the kernel's and go with them
+            for folder, _, _ in os.walk(top / machine, topdown=False):
+                with suppress(OSError):
+                    os.rmdir(folder)
+            if not (top / machine).exists():
+                break
+            time.sleep(0.05)  # the kernel is a moment behind the last process's end
+
+
+def hierarchies(mountinfo: str) -> list[Path]:
+    """Mount points of systemd's own hierarchy (cgroup v1) and of cgroup v2, from /proc/self/mountinfo's text."""
+    points = []
+    for line in mountinfo.splitlines():
+        before, _, after = line.partition(" - ")
+        kind, _, options = (after.split() + ["", "", ""])[:3]
+        if kind == "cgroup2" or (kind == "cgroup" and "name=systemd" in options.split(",")):
+            points.append(Path(before.split()[4]))
+    return points

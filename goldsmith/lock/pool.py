@@ -1,0 +1,177 @@
+"""The local pool: an apt repository of exactly what the locks name, so that builds and nodes need no internet.
+
+    STATE/pool/pool/…            debs, by the file name that their distribution gives them; never overwritten
+    STATE/pool/dists/IMAGE       a link to the index of that image's present lock; the swap of the link is atomic
+    STATE/pool/goldsmith.asc     the public key that the indexes are signed with
+    STATE/pool-key, pool-db      the secret key (0700), apt-ftparchive's database
+
+A run that is killed leaves the old link, hence the old, complete index.
+Facts: apt-ftparchive(1), the generate and release commands.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from goldsmith import atomic
+from goldsmith.errors import GoldsmithError
+from goldsmith.lock.fetch import file_sha256
+from goldsmith.lock.signing import Key, pool_key, sign
+from goldsmith.model.lock import Lock, LockedPackage
+from goldsmith.model.lock import Pool as PoolModel
+from goldsmith.process import run
+
+ORIGIN = "goldsmith"
+PUBLIC_KEY = "goldsmith.asc"
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The pool of a project's state folder. Who writes to it holds `lock_file` (goldsmith.holding)."""
+
+    state: Path
+
+    @property
+    def root(self) -> Path:
+        return self.state / "pool"
+
+    @property
+    def lock_file(self) -> Path:
+        return self.state / "pool.lock"
+
+    @property
+    def incoming(self) -> Path:
+        """Where debs are downloaded to; on the pool's file system, so that a rename puts them in place."""
+        return self.state / "pool-incoming"
+
+    def key(self) -> Key:
+        return pool_key(self.state / "pool-key")
+
+    def model(self, image: str) -> PoolModel:
+        """What a lock says of the pool."""
+        key = self.key()
+        return PoolModel(origin=ORIGIN, suite=image, fingerprint=key.fingerprint, key=key.public)
+
+    def path(self, package: LockedPackage) -> Path:
+        """Where a locked deb lies. A file name that leads out of the pool is refused."""
+        path = Path(package.filename)
+        if path.is_absolute() or ".." in path.parts or not package.filename.startswith("pool/"):
+            raise GoldsmithError(f"a deb can't be kept as {package.filename}", where=f"package {package.name}")
+        return self.root / path
+
+    def lacking(self, packages: Iterable[LockedPackage], *, verify: bool = False) -> list[LockedPackage]:
+        """The packages whose deb isn't here, or is another than the lock's: by size, with `verify` by sha256."""
+        return [one for one in packages if not self._good(one, verify)]
+
+    def _good(self, package: LockedPackage, verify: bool) -> bool:
+        path = self.path(package)
+        try:
+            return path.stat().st_size == package.size and (not verify or file_sha256(path) == package.sha256)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise GoldsmithError(f"can't be read: {error.strerror}", where=str(path)) from None
+
+    def is_published(self, lock: Lock) -> bool:
+        """Whether the index of this image is this lock's."""
+        link = self.root / "dists" / lock.image
+        return link.is_symlink() and os.readlink(link) == _index_name(lock) and (link / "InRelease").is_file()
+
+    def publish(self, lock: Lock) -> None:
+        """Make the image's index list exactly the lock's packages, sign it, and swap it in.
+
+        Every deb must be here. Raises GoldsmithError, the old index untouched.
+        """
+        dists = self.root / "dists"
+        dists.mkdir(parents=True, exist_ok=True)
+        (self.state / "pool-db").mkdir(exist_ok=True)
+        for folder in (self.root, dists):
+            folder.chmod(0o755)
+        key = self.key()
+        atomic.write(self.root / PUBLIC_KEY, key.public)
+        target = dists / _index_name(lock)
+        with tempfile.TemporaryDirectory(prefix=".making-", dir=dists) as making:
+            folder = Path(making)
+            self._index(lock, folder)
+            self._release(lock, folder)
+            sign(key, folder / "Release")
+            folder.chmod(0o755)
+            shutil.rmtree(target, ignore_errors=True)
+            folder.rename(target)
+            folder.mkdir()  # for the context manager to remove
+        old = dists / lock.image
+        previous = os.readlink(old) if old.is_symlink() else None
+        link = dists / f".link-{lock.image}"
+        link.unlink(missing_ok=True)
+        link.symlink_to(target.name)
+        link.rename(old)
+        if previous and previous != target.name and "/" not in previous:
+            shutil.rmtree(dists / previous, ignore_errors=True)
+
+    def _index(self, lock: Lock, folder: Path) -> None:
+        """Packages, Packages.gz and Packages.xz. Known debs come from the database: only new ones are read."""
+        binary = folder / "main" / f"binary-{lock.architecture}"
+        binary.mkdir(parents=True)
+        names = folder / "files"
+        names.write_text("".join(f"{one.filename}\n" for one in _by_name(lock)))
+        relative = binary.relative_to(self.root)
+        configuration = folder / "ftparchive.conf"
+        configuration.write_text(
+            f"""
+            Dir {{ ArchiveDir "."; CacheDir "../pool-db"; FileListDir "."; }};
+            Default {{ Packages::Compress ". gzip xz"; FileMode 0644; }};
+            BinDirectory "{relative}" {{
+                Packages "{relative}/Packages";
+                FileList "{names.relative_to(self.root)}";
+                BinCacheDB "{lock.architecture}.db";
+            }};
+            """
+        )
+        run(
+            ["apt-ftparchive", "-q", *_ONLY_SHA256, "generate", configuration],
+            timeout=900,
+            what="index the pool",
+            cwd=self.root,
+        )
+        names.unlink()
+        configuration.unlink()
+        text = (binary / "Packages").read_text()
+        found = text.count("\nPackage: ") + text.startswith("Package: ")
+        if found != len(lock.packages):
+            raise GoldsmithError(
+                f"the index came to {found} packages, the lock has {len(lock.packages)}",
+                where=str(self.root),
+                hint="a deb in the pool is damaged: goldsmith pool verify IMAGE says which",
+            )
+
+    def _release(self, lock: Lock, folder: Path) -> None:
+        fields = {
+            "Origin": ORIGIN,
+            "Label": ORIGIN,
+            "Suite": lock.image,
+            "Codename": lock.image,
+            "Architectures": lock.architecture,
+            "Components": "main",
+            "Description": f"exactly the packages of image {lock.image}",
+        }
+        options = [f"-oAPT::FTPArchive::Release::{name}={value}" for name, value in fields.items()]
+        done = run(
+            ["apt-ftparchive", "-q", *_ONLY_SHA256, *options, "release", folder], timeout=60, what="index the pool"
+        )
+        (folder / "Release").write_text(done.out)
+
+
+_ONLY_SHA256 = [f"-oAPT::FTPArchive::{name}=false" for name in ("MD5", "SHA1", "SHA512")]
+
+
+def _by_name(lock: Lock) -> list[LockedPackage]:
+    return sorted(lock.packages.values(), key=lambda one: one.name)
+
+
+def _index_name(lock: Lock) -> str:
+    return f".{lock.image}-{lock.digest[:16]}"
