@@ -33,9 +33,7 @@ LAB_TOOLS: Mapping[str, str] = {
 }
 
 # File systems that can't hold the writable layer of an overlay, whatever the kernel says at mount time.
-_NO_UPPER = frozenset(
-    ["overlay", "nfs", "nfs4", "cifs", "smb3", "9p", "vfat", "exfat", "ntfs3", "virtiofs", "ceph", "lustre"]
-)
+_NO_UPPER = ("overlay", "nfs", "nfs4", "cifs", "smb3", "9p", "vfat", "exfat", "ntfs3", "virtiofs", "ceph")
 # A file of the lower layer is removed: the kernel then needs whiteouts, which a poor upper can't hold.
 _TRY_OVERLAY = (
     "mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work merged && rm merged/file"

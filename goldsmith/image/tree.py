@@ -1,8 +1,8 @@
 """Files inside a root file system that isn't running, written so that no link in it leads out of it.
 
-A tree is foreign ground: an image or a node can hold `/etc -> /home` or `/etc/hostname -> /etc/shadow`, and a plain
-open() by the builder follows both onto the build host. Here every folder on the way is opened by its own name in
-its parent (openat, O_NOFOLLOW), and the last component is never followed.
+A tree is foreign ground: an image or a node can hold `/etc -> /home` or `/etc/hostname -> /etc/shadow`, and a
+plain open() by the builder follows both onto the build host. Here every folder on the way is opened by its
+own name in its parent (openat, O_NOFOLLOW), and the last component is never followed.
 """
 
 from __future__ import annotations

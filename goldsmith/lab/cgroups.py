@@ -13,7 +13,9 @@ from pathlib import Path
 
 
 def make(machine: str) -> list[Path]:
-    """The folders of a new group for `machine`, one a hierarchy that systemd uses; none where systemd runs."""
+    """The folders of a new group for `machine`, one a hierarchy that systemd uses; none where systemd
+    runs.
+    """
     if Path("/run/systemd/system").is_dir():
         return []
     groups = [top / machine for top in hierarchies(Path("/proc/self/mountinfo").read_text())]
@@ -36,11 +38,13 @@ def remove(machine: str) -> None:
 
 
 def hierarchies(mountinfo: str) -> list[Path]:
-    """Mount points of systemd's own hierarchy (cgroup v1) and of cgroup v2, from /proc/self/mountinfo's text."""
+    """Mount points of systemd's own hierarchy (cgroup v1) and of cgroup v2, from /proc/self/mountinfo's
+    text.
+    """
     points = []
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
-        kind, _, options = (after.split() + ["", "", ""])[:3]
+        kind, _, options = [*after.split(), "", "", ""][:3]
         if kind == "cgroup2" or (kind == "cgroup" and "name=systemd" in options.split(",")):
             points.append(Path(before.split()[4]))
     return points

@@ -1,5 +1,5 @@
-"""The lab's ssh: keys made here, so that every node's identity is known before it boots and none is ever trusted
-on first use."""
+"""The lab's ssh: keys made here, so that every node's identity is known before it boots and none is ever
+trusted on first use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ HOST_KEY = "ssh_host_ed25519_key"
 
 
 def make(settings: LabSettings) -> None:
-    """See that the client key and every node's host key are there, and write known_hosts and config from them.
+    """See that the client key and every node's host key are there, and write known_hosts and config from
+    them.
 
     What exists is kept: a node that runs keeps its identity.
     """

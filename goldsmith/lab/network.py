@@ -1,4 +1,5 @@
-"""The lab's bridge: a network that leads nowhere but to this machine and its nodes. No masquerade, no default route.
+"""The lab's bridge: a network that leads nowhere but to this machine and its nodes. No masquerade, no default
+route.
 
 The bridge carries an alias that names its lab, so that nobody else's bridge is ever changed or removed.
 """
@@ -23,7 +24,8 @@ def alias(settings: LabSettings) -> str:
 def up(settings: LabSettings) -> bool:
     """See that the bridge is there with the controller's address; True if it was made now.
 
-    Raises GoldsmithError if the name is another's interface or the network is routed elsewhere on this machine.
+    Raises GoldsmithError if the name is another's interface or the network is routed elsewhere on this
+    machine.
     """
     bridge, address = settings.bridge, str(settings.controller)
     links = _json(["ip", "-json", "-details", "link", "show"])
@@ -58,7 +60,9 @@ def down(settings: LabSettings) -> bool:
 
 
 def find(links: Iterable[Mapping[str, Any]], settings: LabSettings) -> bool:
-    """Whether the lab's bridge is among `links` (of `ip -json -details link`). Raises if the name is another's."""
+    """Whether the lab's bridge is among `links` (of `ip -json -details link`). Raises if the name is
+    another's.
+    """
     for link in links:
         if link.get("ifname") != settings.bridge:
             continue

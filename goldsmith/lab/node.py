@@ -1,7 +1,7 @@
 """One node: a writable layer over a shared root file system, booted by systemd-nspawn.
 
-The overlay is mounted in a mount namespace of the node's own, so this machine's mount table never shows it, and it
-is gone when the node is, however the node ends.
+The overlay is mounted in a mount namespace of the node's own, so this machine's mount table never shows it,
+and it is gone when the node is, however the node ends.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from goldsmith.lab import cgroups, identity, processes
 from goldsmith.lab.processes import Process
 from goldsmith.lab.settings import LabSettings
 
-# Words of this constant are only ever arguments: groups to join up to `--`, overlay options, mount point, program.
+# Words of this constant are only ever arguments: groups to join up to `--`, overlay options, mount point,
+# program.
 _ENTER = """set -e
 while [ "$1" != -- ]; do echo 0 > "$1/cgroup.procs"; shift; done
 mount -t overlay overlay -o "$2" "$3"
@@ -35,12 +37,13 @@ def marker(settings: LabSettings, node: str) -> str:
 def command(settings: LabSettings, node: str, tree: Path, groups: list[Path]) -> list[str]:
     """What is started for a node.
 
-    tree: the shared root file system. groups: cgroup folders to join, empty where this machine's systemd makes them.
+    tree: the shared root file system. groups: cgroup folders to join, empty where this machine's systemd
+    makes them.
     """
     folder = settings.node_dir(node)
     options = f"lowerdir={tree},upperdir={folder / 'upper'},workdir={folder / 'work'}"
     return [
-        *("unshare", "--mount", "--propagation", "private", "--", "sh", "-c", _ENTER, "goldsmith-node"),
+        *("unshare", "--mount", "--propagation", "slave", "--", "sh", "-c", _ENTER, "goldsmith-node"),
         *map(str, groups),
         *("--", options, str(folder / "merged")),
         "systemd-nspawn",
@@ -74,20 +77,9 @@ def start(settings: LabSettings, node: str, tree: Path) -> Process:
     return processes.spawn(argv, log=console, cwd=settings.state, what=f"start {node}")
 
 
-def shutdown(settings: LabSettings, running: dict[str, Process], *, patience: float = 20) -> None:
-    """Shut nodes down in order, all at once; those that aren't down after `patience` seconds are killed.
-
-    running: node → its process. Nothing of them is left: no process, no mount, no cgroup.
-    """
-    # On SIGTERM systemd-nspawn asks the node's PID 1 for an orderly end; killed, it takes the node with it.
-    processes.stop(list(running.values()), patience=patience)
-    for node in running:
-        cgroups.remove(settings.machine(node))
-
-
-def wait_for_ssh(settings: LabSettings, node: str, process: Process, deadline: float) -> None:
-    """Return when the node's sshd has greeted. deadline: of time.monotonic(). Raises GoldsmithError with the
-    end of the node's console."""
+def wait_for_ssh(settings: LabSettings, node: str, process: Process, give_up: Callable[[], bool]) -> None:
+    """Return when the node's sshd has greeted. give_up: asked between two tries. Raises GoldsmithError with
+    the end of the node's console."""
     address = str(settings.address(node))
     reason = "it didn't answer"
     while process.alive:
@@ -99,7 +91,7 @@ def wait_for_ssh(settings: LabSettings, node: str, process: Process, deadline: f
             reason = f"port 22 answered {greeting!r}"
         except OSError as error:
             reason = error.strerror or str(error)
-        if time.monotonic() > deadline:
+        if give_up():
             break
         time.sleep(0.1)
     else:

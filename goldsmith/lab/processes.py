@@ -58,7 +58,9 @@ def boot_id() -> str:
 
 
 def parse_stat(text: str) -> tuple[str, int]:
-    """State letter and start time of a /proc/PID/stat line; the command in it may hold blanks and brackets."""
+    """State letter and start time of a /proc/PID/stat line; the command in it may hold blanks and
+    brackets.
+    """
     fields = text.rpartition(")")[2].split()
     return fields[0], int(fields[19])
 
@@ -81,7 +83,8 @@ def process(pid: int) -> Process | None:
 def spawn(argv: Sequence[str | Path], *, log: Path, cwd: Path, what: str) -> Process:
     """Start a program that goes on when we end: a session of its own, nothing on stdin, output into `log`.
 
-    It inherits no open file but these (so no lock of ours lives on in it). Raises GoldsmithError if it can't start.
+    It inherits no open file but these (so no lock of ours lives on in it). Raises GoldsmithError if it can't
+    start.
     """
     with log.open("ab") as output:
         try:

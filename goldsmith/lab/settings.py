@@ -1,7 +1,7 @@
 """What a lab is made of: its bridge, its addresses, its nodes. Plain data of the site's inventory, checked.
 
-Two labs of different names, bridges and networks live beside each other on one machine; they share nothing but
-the pool and the built images.
+Two labs of different names, bridges and networks live beside each other on one machine; they share nothing
+but the pool and the built images.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ def lab_settings(data: Mapping[str, Any], nodes: Mapping[str, str], root: Path, 
     name, bridge, port = str(data["name"]), str(data["bridge"]), data["pool_port"]
     if not _NAME.fullmatch(name):
         raise GoldsmithError(
-            f"a lab's name is at most 20 small letters, digits and dashes, got {name!r}", where=f"{where}, lab.name"
+            f"a lab's name is at most 20 small letters, digits and dashes, got {name!r}",
+            where=f"{where}, lab.name",
         )
     if not re.fullmatch(r"[a-z][a-z0-9-]{0,14}", bridge):
         raise GoldsmithError(
@@ -113,7 +114,9 @@ def lab_settings(data: Mapping[str, Any], nodes: Mapping[str, str], root: Path, 
     addresses = _addresses(nodes, controller, where)
     if any(character in str(root) for character in ",:\\\n\"'"):
         # overlayfs reads them as its own punctuation
-        raise GoldsmithError("a state directory's path has no comma, colon, quote or backslash", where=str(root))
+        raise GoldsmithError(
+            "a state directory's path has no comma, colon, quote or backslash", where=str(root)
+        )
     return LabSettings(name, root, bridge, controller, port, addresses)
 
 

@@ -33,7 +33,9 @@ class Running(BaseModel):
 
 
 class NodeState(BaseModel):
-    """lower: which; tree: the very folder below the node's writable layer. running: None once it is stopped."""
+    """lower: which; tree: the very folder below the node's writable layer. running: None once it is
+    stopped.
+    """
 
     model_config = ConfigDict(extra="forbid")
     lower: Lower
