@@ -22,7 +22,7 @@ Kind = Literal["packages", "holds", "contents", "files", "units", "modules", "sy
 # The probe's part that each kind is read from.
 PART: dict[Kind, str] = {
     "packages": "packages", "holds": "packages", "contents": "package_files", "files": "files", "units": "units",
-    "modules": "modules", "sysctls": "sysctls", "parameters": "kernel_core",
+    "modules": "modules", "sysctls": "sysctls", "parameters": "kernel",
 }  # fmt: skip
 
 
@@ -282,10 +282,10 @@ def _sysctl(sysctl: Sysctl, have: Mapping[str, Any], probe: Probe) -> Iterator[D
 def _parameters(desired: Desired, probe: Probe) -> Iterator[Difference]:
     if probe.container or probe.target == "image" or not desired.parameters:
         return
-    if "kernel_core" not in probe.facts:
+    if "kernel" not in probe.facts:
         yield from _unread("parameters", desired.parameters, probe)
         return
-    words = probe.part("kernel_core").get("cmdline", [])
+    words = probe.part("kernel").get("cmdline", [])
     for text in desired.parameters:
         if text not in words:
             yield Difference(

@@ -49,14 +49,19 @@ def parse_probe(node: str, text: str) -> Probe:
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         found = data.get("schema") if isinstance(data, dict) else type(data).__name__
         raise GoldsmithError(f"the probe's answer has schema {found!r}, not {SCHEMA}", where=where)
+    if data.get("error"):
+        raise GoldsmithError(f"the probe failed: {data['error']}", where=where)
     facts: dict[str, Mapping[str, Any]] = {}
     errors: dict[str, str] = {}
     parts = data.get("parts")
     if not isinstance(parts, dict):
         raise GoldsmithError("the probe's answer has no parts", where=where)
     for name, part in parts.items():
-        if isinstance(part, dict) and isinstance(part.get("facts"), dict):
-            facts[name] = part["facts"]
+        found = part.get("facts") if isinstance(part, dict) else None
+        if isinstance(found, list):
+            facts[name] = {"items": found}
+        elif isinstance(found, dict):
+            facts[name] = found
         else:
             errors[name] = str(part.get("error", "no facts") if isinstance(part, dict) else part)
     try:

@@ -1,0 +1,137 @@
+"""From answers to findings: what the lock and the roles say about each node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from goldsmith.compare import Difference, Kind, compare
+from goldsmith.fleet.answer import Answer
+from goldsmith.model.finding import Finding, Severity
+from goldsmith.model.probe import Probe
+from goldsmith.plan import Plan
+from goldsmith.probe.bundle import part_name
+
+# The stable id of each kind of difference, after the role's name.
+CHECKS: dict[Kind, str] = {
+    "packages": "package", "holds": "hold", "contents": "package-content", "files": "file", "units": "unit",
+    "modules": "module", "sysctls": "sysctl", "parameters": "kernel-parameter",
+}  # fmt: skip
+
+
+def judge(plan: Plan, answer: Answer) -> list[Finding]:
+    """Everything that is to be said of one node, worst first; nothing if it is as it should be."""
+    if answer.probe is None:
+        return [
+            Finding(answer.node, "goldsmith.reachable", Severity.UNKNOWN, "the node", "an answer", answer.reason,
+                    source="the audit itself", remedy=answer.remedy)
+        ]  # fmt: skip
+    probe = answer.probe
+    found = [
+        *_asking(plan, probe),
+        *(_of_difference(plan, probe, one) for one in compare(plan.desired, probe)),
+        *_of_roles(plan, probe),
+        *_of_node(plan, probe),
+    ]
+    return sorted(found, key=lambda one: -one.severity.rank)
+
+
+def _asking(plan: Plan, probe: Probe) -> Iterator[Finding]:
+    """Parts that failed, and a probe that wasn't root: what it couldn't see is UNKNOWN, never OK."""
+    if not probe.root:
+        yield Finding(
+            probe.node, "goldsmith.root", Severity.UNKNOWN, "the probe", "run as root", "run as an ordinary user",
+            source="the audit itself", remedy="set ansible_user to root, or ansible_become with sudo without a password",
+        )  # fmt: skip
+    roles = {part_name(role.name): role.name for role in plan.roles}
+    for part, reason in probe.errors.items():
+        owner = roles.get(part)
+        yield Finding(
+            probe.node, f"{owner or 'goldsmith'}.probe", Severity.UNKNOWN, f"the probe's part {part}", "facts", reason,
+            source=f"roles/{owner}/probe.py" if owner else "goldsmith/probe/node",
+            remedy="run `goldsmith probe --local` on the node",
+        )  # fmt: skip
+
+
+def _of_difference(plan: Plan, probe: Probe, one: Difference) -> Finding:
+    role = plan.role_of(one)
+    if one.kind in ("packages", "holds", "contents"):
+        source = f"images/{plan.lock.image}/image.lock"
+    else:
+        source = f"roles/{role}/desired.py"
+    return Finding(
+        node=probe.node,
+        check=f"{role}.{CHECKS[one.kind]}",
+        severity=one.severity,
+        fact=one.key,
+        expected=one.expected,
+        actual=one.actual,
+        source=source,
+        evidence=one.evidence,
+        remedy=_remedy(plan, one),
+        since=one.since,
+    )
+
+
+def _remedy(plan: Plan, one: Difference) -> str:
+    if one.severity is Severity.UNKNOWN:
+        return "find out why it couldn't be read; the audit can't say that it is right"
+    if one.kind == "parameters" or (one.kind == "modules" and one.actual == "loaded"):
+        return "drain the node and reboot it"
+    site = plan.site or "SITE"
+    return f"goldsmith deploy {site} --limit {{nodes}}"
+
+
+def _of_roles(plan: Plan, probe: Probe) -> Iterator[Finding]:
+    """What each role's checks.py makes of its own facts. A check that breaks is UNKNOWN, not a crash."""
+    for role in plan.roles:
+        part = part_name(role.name)
+        if part not in probe.facts:
+            continue
+        try:
+            yield from role.check(plan.node, plan.lock, probe.facts[part])
+        except Exception as error:
+            yield Finding(
+                probe.node, f"{role.name}.check", Severity.UNKNOWN, "the role's own check", "a verdict",
+                f"{type(error).__name__}: {error}", source=f"roles/{role.name}/checks.py",
+                remedy="a defect of the role, or facts in a form that it doesn't know",
+            )  # fmt: skip
+
+
+def _of_node(plan: Plan, probe: Probe) -> Iterator[Finding]:
+    """What no role promises and every node must be able to say: nothing failed, nothing extra, no reboot due."""
+    for unit in probe.part("failed_units").get("items", []):
+        if unit not in plan.desired.units:
+            yield Finding(
+                probe.node, "goldsmith.failed-unit", Severity.WARN, unit, "not failed", "failed",
+                source="systemd", evidence=(f"systemctl status {unit}",), remedy=f"journalctl -u {unit}",
+            )  # fmt: skip
+    for reason in _reboot_reasons(probe):
+        yield Finding(
+            probe.node, "goldsmith.reboot-needed", Severity.WARN, "reboot", "not needed", reason,
+            source="the running kernel", remedy="drain the node and reboot it",
+        )  # fmt: skip
+    yield from _extra_packages(plan, probe)
+
+
+def _reboot_reasons(probe: Probe) -> list[str]:
+    kernel: Mapping[str, Any] = probe.part("kernel")
+    return [str(reason) for reason in kernel.get("reboot", [])]
+
+
+def _extra_packages(plan: Plan, probe: Probe) -> Iterator[Finding]:
+    """Installed packages that the lock doesn't know: told once a node, since one of them may be the other torch."""
+    if not plan.desired.packages:
+        return
+    extra = sorted(
+        f"{name} {one['version']}"
+        for name, one in probe.part("packages").items()
+        if name not in plan.lock.packages and one["status"][1:2] not in ("c", "n")
+    )
+    if extra:
+        shown = ", ".join(extra[:5]) + (f" and {len(extra) - 5} more" if len(extra) > 5 else "")
+        yield Finding(
+            probe.node, "goldsmith.extra-packages", Severity.WARN, "packages not in the lock", "none", shown,
+            source=f"images/{plan.lock.image}/image.lock", evidence=tuple(extra[5:25]),
+            remedy="add them to images/NAME/image.yml and lock again, or remove them on the node",
+        )  # fmt: skip
