@@ -69,6 +69,27 @@ def read_yaml(path: Path, model: type[M]) -> M:
         raise _explain(path, _lines(tree), model, error) from None
 
 
+class Places:
+    """Where the fields of a YAML file stand, for errors that are found after it was read."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises GoldsmithError if the file can't be read or isn't YAML."""
+        self._path = path
+        try:
+            self._lines = _lines(yaml.compose(path.read_text(), Loader=_Loader))
+        except (OSError, UnicodeDecodeError) as error:
+            raise GoldsmithError(f"can't be read: {error}", where=str(path)) from None
+        except yaml.YAMLError as error:
+            raise GoldsmithError(f"not valid YAML: {error}", where=str(path)) from None
+
+    def of(self, *field: str | int) -> str:
+        """`images/lab/image.yml:12, families.nccl.version`; of a field that isn't there, its nearest parent's line."""
+        known = field
+        while known and known not in self._lines:
+            known = known[:-1]
+        return f"{self._path}:{self._lines.get(known, 1)}, {'.'.join(map(str, field)) or 'the file'}"
+
+
 def _explain(
     path: Path, lines: dict[tuple[str | int, ...], int], model: type[BaseModel], error: ValidationError
 ) -> GoldsmithError:

@@ -120,7 +120,8 @@ class Apt:
             candidates += read_packages(path.read_text(errors="replace"), releases[suite])
         if lacking := [one.suite for one in self.sources if one.suite not in releases]:
             raise GoldsmithError(
-                f"the repository has no packages for suite {', '.join(lacking)}", where="fetch the package indexes"
+                f"the repository has no packages for suite {', '.join(lacking)}",
+                where="fetch the package indexes",
             )
         return Index(candidates), releases
 

@@ -62,7 +62,9 @@ class Index:
         """The candidate that apt chose; of several suites that have it the one named by `origin`."""
         found = [one for one in self.by_name.get(name, ()) if one.version == version]
         if not found:
-            raise GoldsmithError(f"apt chose {name} {version}, which no index has", where="resolving packages")
+            raise GoldsmithError(
+                f"apt chose {name} {version}, which no index has", where="resolving packages"
+            )
         return next((one for one in found if one.origin == origin), found[0])
 
     def of_source(self, source: str, version: str) -> Iterator[Candidate]:
@@ -76,7 +78,9 @@ class Index:
     def providers(self, name: str) -> list[str]:
         """Real packages that provide a virtual one."""
         pattern = re.compile(rf"(^|[ ,]){re.escape(name)}($|[ ,(])")
-        return sorted({one.name for group in self.by_name.values() for one in group if pattern.search(one.provides)})
+        return sorted(
+            {one.name for group in self.by_name.values() for one in group if pattern.search(one.provides)}
+        )
 
     def nearest(self, name: str) -> list[str]:
         """Names like it, for an error."""

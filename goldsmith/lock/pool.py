@@ -61,7 +61,9 @@ class Pool:
         """Where a locked deb lies. A file name that leads out of the pool is refused."""
         path = Path(package.filename)
         if path.is_absolute() or ".." in path.parts or not package.filename.startswith("pool/"):
-            raise GoldsmithError(f"a deb can't be kept as {package.filename}", where=f"package {package.name}")
+            raise GoldsmithError(
+                f"a deb can't be kept as {package.filename}", where=f"package {package.name}"
+            )
         return self.root / path
 
     def lacking(self, packages: Iterable[LockedPackage], *, verify: bool = False) -> list[LockedPackage]:
@@ -161,7 +163,9 @@ class Pool:
         }
         options = [f"-oAPT::FTPArchive::Release::{name}={value}" for name, value in fields.items()]
         done = run(
-            ["apt-ftparchive", "-q", *_ONLY_SHA256, *options, "release", folder], timeout=60, what="index the pool"
+            ["apt-ftparchive", "-q", *_ONLY_SHA256, *options, "release", folder],
+            timeout=60,
+            what="index the pool",
         )
         (folder / "Release").write_text(done.out)
 

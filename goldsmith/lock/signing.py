@@ -42,7 +42,16 @@ def pool_key(folder: Path) -> Key:
 def sign(key: Key, release: Path) -> None:
     """Write InRelease and Release.gpg beside a Release file."""
     with _home(key.folder) as gpg:
-        common = [*gpg, "--local-user", key.fingerprint, "--digest-algo", "SHA512", "--armor", "--yes", "--output"]
+        common = [
+            *gpg,
+            "--local-user",
+            key.fingerprint,
+            "--digest-algo",
+            "SHA512",
+            "--armor",
+            "--yes",
+            "--output",
+        ]
         for name, how in (("InRelease", "--clear-sign"), ("Release.gpg", "--detach-sign")):
             path = release.with_name(name)
             run([*common, path, how, release], timeout=60, what="sign the pool")
@@ -75,7 +84,12 @@ def _home(folder: Path | None) -> Iterator[list[str]]:
                 run([*gpg, "--import", folder / _SECRET], timeout=60, what="read the pool's key")
             yield gpg
         finally:
-            run(["gpgconf", "--homedir", home, "--kill", "all"], timeout=30, what="end gpg's agent", check=False)
+            run(
+                ["gpgconf", "--homedir", home, "--kill", "all"],
+                timeout=30,
+                what="end gpg's agent",
+                check=False,
+            )
 
 
 def _fingerprint(gpg: list[str]) -> str:

@@ -157,7 +157,12 @@ def find_mirrors(entries: Sequence[Entry], codename: str) -> Mirrors:
         if uri is None or not ours or "main" not in entry.components:
             continue
         for suite in entry.suites:
-            if suite in (f"{codename}-security", f"{codename}/updates", "stable-security", "testing-security"):
+            if suite in (
+                f"{codename}-security",
+                f"{codename}/updates",
+                "stable-security",
+                "testing-security",
+            ):
                 security = security or uri
             elif suite in (codename, f"{codename}-updates", "stable", "testing", "unstable", "sid"):
                 archive = archive or uri
@@ -174,7 +179,9 @@ def os_release(path: Path = Path("/etc/os-release")) -> dict[str, str]:
     return {key.strip(): value.strip().strip("\"'") for key, value in pairs}
 
 
-def host_mirrors(distribution: str, etc: Path = Path("/etc/apt"), release: Path = Path("/etc/os-release")) -> Mirrors:
+def host_mirrors(
+    distribution: str, etc: Path = Path("/etc/apt"), release: Path = Path("/etc/os-release")
+) -> Mirrors:
     """The machine's own mirrors, if it runs the same distribution, whichever its release."""
     fields = os_release(release)
     if fields.get("ID") != distribution:
