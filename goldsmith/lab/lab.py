@@ -20,7 +20,7 @@ from typing import Any
 
 from goldsmith import process
 from goldsmith.errors import GoldsmithError
-from goldsmith.lab import cgroups, keys, network, node, pool, processes, state
+from goldsmith.lab import keys, network, node, pool, processes, state
 from goldsmith.lab.processes import Process
 from goldsmith.lab.removal import remove_tree
 from goldsmith.lab.settings import LabSettings
@@ -178,11 +178,12 @@ def node_shell(
     For tests and rescue: it enters the node's namespaces from this machine.
     """
     inside = leader(settings, name)
-    entered = ["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd=/"]
+    entered = ["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root"]
     # env: this machine's variables are none of the node's
     clean = [
         "/usr/bin/env",
-        "-i",
+        "--ignore-environment",
+        "--chdir=/",
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME=/root",
     ]
@@ -243,8 +244,7 @@ def _start(settings: LabSettings, lab: LabState, wanted: Mapping[str, Lower]) ->
             lower = wanted[name]
             if lower not in lab.trees:
                 raise GoldsmithError(f"there is no {lower} system in this lab", hint="bring it up: make lab")
-            # what a killed run left of this node
-            processes.stop(processes.find(node.marker(settings, name)), patience=10)
+            node.clear(settings, name)
             tree = lab.nodes[name].tree if name in lab.nodes else lab.trees[lower]
             with _uninterrupted():
                 started[name] = node.start(settings, name, Path(tree))
@@ -325,7 +325,7 @@ def _stop(settings: LabSettings, lab: LabState, names: Sequence[str]) -> None:
         found |= {one.pid: one for one in [*recorded, *processes.find(node.marker(settings, name))]}
     processes.stop(list(found.values()), patience=20)
     for name in names:
-        cgroups.remove(settings.machine(name))
+        node.clear(settings, name)
         if name in lab.nodes:
             lab.nodes[name].running = None
     if lab.nodes:

@@ -77,6 +77,15 @@ def start(settings: LabSettings, node: str, tree: Path) -> Process:
     return processes.spawn(argv, log=console, cwd=settings.state, what=f"start {node}")
 
 
+def clear(settings: LabSettings, node: str) -> None:
+    """End and remove whatever is left of a node that was shut down, or whose systemd-nspawn was killed."""
+    processes.kill(processes.find(marker(settings, node)))
+    processes.kill(processes.in_overlay(settings.node_dir(node) / "upper"))
+    cgroups.remove(settings.machine(node))
+    with suppress(OSError):  # systemd-nspawn's own; it removes the folder itself unless it is killed
+        (Path("/run/systemd/nspawn/propagate") / settings.machine(node)).rmdir()
+
+
 def wait_for_ssh(settings: LabSettings, node: str, process: Process, give_up: Callable[[], bool]) -> None:
     """Return when the node's sshd has greeted. give_up: asked between two tries. Raises GoldsmithError with
     the end of the node's console."""

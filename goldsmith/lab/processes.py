@@ -114,8 +114,14 @@ def stop(processes: Sequence[Process], *, patience: float) -> None:
         one.signal(signal.SIGTERM)
     deadline = time.monotonic() + patience
     for one in processes:
-        if not one.wait(max(0.0, deadline - time.monotonic())):
-            one.signal(signal.SIGKILL)
+        one.wait(max(0.0, deadline - time.monotonic()))
+    kill(processes)
+
+
+def kill(processes: Sequence[Process]) -> None:
+    """SIGKILL to all of them, and wait until they are gone."""
+    for one in processes:
+        one.signal(signal.SIGKILL)
     for one in processes:
         one.wait(5)
     for child in _children:
@@ -133,6 +139,27 @@ def find(word: str) -> list[Process]:
                 one = process(int(folder.name))
                 if one:
                     found.append(one)
+    return found
+
+
+def in_overlay(upper: Path) -> list[Process]:
+    """Every process that sees an overlay whose writable layer is `upper`: a node's, whoever started it.
+
+    They may have outlived their systemd-nspawn (it was killed), and then nothing else tells whose they are.
+    """
+    option = f"upperdir={upper}".replace(" ", "\\040").encode()  # as mountinfo writes it
+    known: dict[str, bool] = {}
+    found = []
+    for folder in _PROC.iterdir():
+        if not folder.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            namespace = os.readlink(folder / "ns/mnt")
+            if namespace not in known:
+                options = (folder / "mountinfo").read_bytes().replace(b"\n", b",").split(b",")
+                known[namespace] = option in options
+            if known[namespace] and (one := process(int(folder.name))):
+                found.append(one)
     return found
 
 
