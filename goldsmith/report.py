@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from io import StringIO
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -47,25 +48,16 @@ def audit_json(audit: Audit) -> str:
 
 def audit_text(audit: Audit, width: int = WIDTH, *, color: bool = False) -> str:
     """The report as text, without colour codes unless asked."""
-    console = Console(width=width, record=True, force_terminal=color, no_color=not color, file=_Nowhere(), highlight=False)
+    console = Console(width=width, record=True, force_terminal=color, no_color=not color, file=StringIO(), highlight=False)
     console.print(audit_view(audit))
     return console.export_text(styles=color)
 
 
 def audit_svg(audit: Audit, width: int = WIDTH) -> str:
     """The report as a picture, for documentation."""
-    console = Console(width=width, record=True, force_terminal=True, file=_Nowhere(), highlight=False)
+    console = Console(width=width, record=True, force_terminal=True, file=StringIO(), highlight=False)
     console.print(audit_view(audit))
     return console.export_svg(title=f"goldsmith audit {audit.site}")
-
-
-class _Nowhere:
-    """A file that forgets: rich records what it prints, and prints nothing."""
-
-    def write(self, text: str) -> int:
-        return len(text)
-
-    def flush(self) -> None: ...
 
 
 def audit_view(audit: Audit) -> RenderableType:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -60,7 +62,7 @@ def _program(
     return bundle(roles_here, {"target": "live", "deep": deep}), "localhost"
 
 
-def _ask(site: Path | None, name: str, program: str, deep: bool) -> object:
+def _ask(site: Path | None, name: str, program: str, deep: bool) -> Mapping[str, Any]:
     from goldsmith.fleet.ssh import probe_nodes
     from goldsmith.inventory.site import load_site
 

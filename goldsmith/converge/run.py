@@ -6,7 +6,6 @@ A process of its own, because pyinfra's command line patches the whole process f
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Callable, Mapping

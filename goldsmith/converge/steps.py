@@ -54,13 +54,13 @@ def read_back(plan: Plan) -> None:
 
 @operation()
 def _read_back(plan: Plan) -> Iterator[PyinfraCommand]:
-    if left := remaining(plan, differences(plan, ["packages", "holds", "contents", "files", "units"])):
-        # while predicting this is what an earlier operation will do; when it runs, it has been done
-        if host.state.is_executing:
-            yield FunctionCommand(_report, (left,), {})
+    left = remaining(differences(plan, ["packages", "holds", "contents", "files", "units"]))
+    # while predicting this is what an earlier operation will do; when it runs, that has been done
+    if left and host.state.is_executing:
+        yield FunctionCommand(_report, (left,), {})
 
 
-def remaining(plan: Plan, found: list[Difference]) -> list[Difference]:
+def remaining(found: list[Difference]) -> list[Difference]:
     """The differences that a deploy should have removed. What only a reboot or a driver can change isn't."""
     return [one for one in found if not one.live and one.severity is not Severity.UNKNOWN]
 

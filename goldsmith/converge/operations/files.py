@@ -17,7 +17,8 @@ from goldsmith.plan import Plan
 BACKUPS = "/var/backups/goldsmith"
 
 # What has to hear of a changed file: (pattern, targets, command). A program that isn't there needs nothing.
-_LIVE, _BOTH = ("live",), ("live", "image")
+_LIVE: tuple[Target, ...] = ("live",)
+_BOTH: tuple[Target, ...] = ("live", "image")
 RELOADS: tuple[tuple[str, tuple[Target, ...], str], ...] = (
     ("/etc/systemd/system/*", _LIVE, "systemctl daemon-reload"),
     # DefaultLimit…= are read by the manager itself, and given to services that start after that
