@@ -35,9 +35,7 @@ LAB_TOOLS: Mapping[str, str] = {
 # File systems that can't hold the writable layer of an overlay, whatever the kernel says at mount time.
 _NO_UPPER = ("overlay", "nfs", "nfs4", "cifs", "smb3", "9p", "vfat", "exfat", "ntfs3", "virtiofs", "ceph")
 # A file of the lower layer is removed: the kernel then needs whiteouts, which a poor upper can't hold.
-_TRY_OVERLAY = (
-    "mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work merged && rm merged/file"
-)
+_TRY_OVERLAY = "mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work merged && rm merged/file"
 
 
 def require_root(what: str) -> None:
@@ -50,7 +48,12 @@ def require_root(what: str) -> None:
 
 
 def find_tool(tool: str) -> str | None:
-    """The path of a program; /usr/sbin is looked in too, which su and cron leave out of PATH."""
+    """The path of a program, or of a file that is named by its path.
+
+    /usr/sbin is looked in too, which su and cron leave out of PATH.
+    """
+    if tool.startswith("/"):
+        return tool if os.path.isfile(tool) else None
     return shutil.which(tool, path=f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin")
 
 
@@ -73,13 +76,11 @@ def require_tools(tools: Mapping[str, str], *, install: bool = True) -> list[str
     named = ", ".join(sorted(missing))
     line = f"apt-get install {' '.join(packages)}"
     if not install or os.geteuid() != 0 or find_tool("apt-get") is None:
-        raise GoldsmithError(
-            f"this machine lacks {named}", hint=f"install them: {line} (or your system's packages)"
-        )
+        raise GoldsmithError(f"this machine lacks {named}", hint=f"install them: {line} (or your system's packages)")
     console.print(f"This machine lacks {named}: installing {', '.join(packages)} with apt-get")
     _install(packages, line)
     if still := missing_packages(tools):
-        raise GoldsmithError(f"{', '.join(sorted(still))} still isn't on PATH", where=line)
+        raise GoldsmithError(f"{', '.join(sorted(still))} still isn't here", where=line)
     return packages
 
 
@@ -90,15 +91,11 @@ def _install(packages: list[str], line: str) -> None:
     env = {"DEBIAN_FRONTEND": "noninteractive"}
     hint = f"is the network there, and are this machine's apt sources right? Then: {line}"
     with step(f"install {', '.join(packages)}") as current:
-        first = process.run(
-            words, timeout=900, what="install host tools", check=False, env=env, on_line=current.say
-        )
+        first = process.run(words, timeout=900, what="install host tools", check=False, env=env, on_line=current.say)
         if first.code == 0:
             return
         update = ["apt-get", "-q", *wait, "update"]
-        process.run(
-            update, timeout=300, what="refresh the package lists", env=env, hint=hint, on_line=current.say
-        )
+        process.run(update, timeout=300, what="refresh the package lists", env=env, hint=hint, on_line=current.say)
         process.run(words, timeout=900, what="install host tools", env=env, hint=hint, on_line=current.say)
 
 
@@ -153,9 +150,7 @@ def require_overlay(path: Path) -> None:
     finally:
         shutil.rmtree(trial, ignore_errors=True)
     if done.code != 0:
-        raise GoldsmithError(
-            f"an overlay can't be mounted on {kind}: {done.tail}", where=str(path), hint=hint
-        )
+        raise GoldsmithError(f"an overlay can't be mounted on {kind}: {done.tail}", where=str(path), hint=hint)
 
 
 def require_namespaces() -> None:

@@ -37,9 +37,7 @@ def check_inside(path: Path, root: Path) -> None:
         if folder == root:
             return
         if not stat.S_ISDIR(folder.lstat().st_mode):
-            raise GoldsmithError(
-                "is a link or a file where a folder should be, so it isn't removed", where=str(folder)
-            )
+            raise GoldsmithError("is a link or a file where a folder should be, so it isn't removed", where=str(folder))
 
 
 def mounts_below(path: Path, mountinfo: str) -> list[Path]:

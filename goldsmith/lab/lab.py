@@ -20,9 +20,9 @@ from typing import Any
 
 from goldsmith import process
 from goldsmith.errors import GoldsmithError
+from goldsmith.image.removal import remove_tree
 from goldsmith.lab import keys, network, node, pool, processes, state
 from goldsmith.lab.processes import Process
-from goldsmith.lab.removal import remove_tree
 from goldsmith.lab.settings import LabSettings
 from goldsmith.lab.state import LabState, Lower, NodeState, Running
 from goldsmith.progress import console, step
@@ -208,16 +208,6 @@ def leader(settings: LabSettings, name: str) -> int:
     return pid
 
 
-def trees_in_use(root: Path) -> set[Path]:
-    """The folders that labs of this state directory lie on; these are not removed."""
-    used: set[Path] = set()
-    for path in root.glob("labs/*/state.json"):
-        with suppress(OSError, ValueError):
-            lab = LabState.model_validate_json(path.read_bytes())
-            used |= {Path(one) for one in lab.trees.values()} | {Path(one.tree) for one in lab.nodes.values()}
-    return used
-
-
 def _serve_pool(settings: LabSettings, lab: LabState) -> None:
     if lab.pool and lab.pool.process.alive:
         return
@@ -264,9 +254,7 @@ def _wait(settings: LabSettings, started: Mapping[str, Process], say: Callable[[
         return enough.is_set() or time.monotonic() > deadline
 
     def one(name: str) -> None:
-        node.wait_for_ssh(
-            settings, name, started[name], lambda: enough.is_set() or time.monotonic() > deadline
-        )
+        node.wait_for_ssh(settings, name, started[name], lambda: enough.is_set() or time.monotonic() > deadline)
         waiting.discard(name)
         say(f"waiting for {_list(sorted(waiting))}")
 

@@ -114,9 +114,7 @@ def lab_settings(data: Mapping[str, Any], nodes: Mapping[str, str], root: Path, 
     addresses = _addresses(nodes, controller, where)
     if any(character in str(root) for character in ",:\\\n\"'"):
         # overlayfs reads them as its own punctuation
-        raise GoldsmithError(
-            "a state directory's path has no comma, colon, quote or backslash", where=str(root)
-        )
+        raise GoldsmithError("a state directory's path has no comma, colon, quote or backslash", where=str(root))
     return LabSettings(name, root, bridge, controller, port, addresses)
 
 

@@ -1,0 +1,104 @@
+"""The manifest: what a finished tree says of itself, read back from it and compared with what was to be
+built.
+
+It isn't copied from the lock: a step that was skipped would then be missing in the image and present in its
+papers (azhpc#543). A difference fails the build.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from goldsmith.compare import Difference, compare
+from goldsmith.errors import GoldsmithError
+from goldsmith.fleet.rootfs import probe_tree
+from goldsmith.image.artifact import ROOTFS, SCHEMA
+from goldsmith.image.pack import Packed
+from goldsmith.model.finding import Severity
+from goldsmith.model.probe import Probe, parse_probe
+from goldsmith.plan import Plan
+
+PROBE_SECONDS = 300.0  # the longest that all parts together may take
+
+
+def read_back(plan: Plan, tree: Path) -> Probe:
+    """Probe the finished tree and compare it with the plan.
+
+    Raises GoldsmithError that names every package, file and unit that isn't as promised, and every package
+    that the lock doesn't have.
+    """
+    probe = parse_probe(plan.node.name, probe_tree(tree, plan.script(), PROBE_SECONDS))
+    problems = [sentence(one) for one in compare(plan.desired, probe)]
+    problems += [f"{part} could not be read: {error}" for part, error in probe.errors.items()]
+    problems += strangers(plan.lock.packages, probe.part("packages"))
+    for role in plan.roles:
+        facts = probe.part(f"role.{role.name}")
+        for finding in role.check(plan.node, plan.lock, facts) if facts else ():
+            if finding.severity is Severity.FAIL:
+                problems.append(f"{finding.fact}: expected {finding.expected}, found {finding.actual}")
+    if problems:
+        shown = "\n  ".join(problems[:20])
+        more = f"\n  … and {len(problems) - 20} more" if len(problems) > 20 else ""
+        raise GoldsmithError(
+            f"the finished tree differs from its lock and its roles' promises:\n  {shown}{more}",
+            where=f"images/{plan.node.name}",
+            hint="nothing was written; the roles, or what they call, did not do what they promise",
+        )
+    return probe
+
+
+def sentence(difference: Difference) -> str:
+    """A difference in one line."""
+    return f"{difference.kind} {difference.key}: expected {difference.expected}, found {difference.actual}"
+
+
+def strangers(locked: Mapping[str, Any], installed: Mapping[str, Any]) -> list[str]:
+    """Packages that are installed and not in the lock, one sentence each."""
+    return [
+        f"packages {name}: not in the lock, found {found.get('version')}"
+        for name, found in installed.items()
+        if name not in locked and str(found.get("status", " i"))[1:2] == "i"
+    ]
+
+
+def manifest(plan: Plan, probe: Probe, packed: Packed, key: str) -> dict[str, Any]:
+    """manifest.json: the artifact's digests, and what the tree said."""
+    lock = plan.lock
+    packages = {
+        name: {
+            "version": found["version"],
+            "architecture": lock.packages[name].architecture,
+            "sha256": lock.packages[name].sha256,
+            "held": bool(found.get("held")),
+        }
+        for name, found in sorted(probe.part("packages").items())
+        if name in lock.packages
+    }
+    files = {
+        path: {name: found.get(name) for name in ("sha256", "mode", "owner", "group")}
+        for path, found in sorted(probe.part("files").items())
+    }
+    return {
+        "schema": SCHEMA,
+        "image": lock.image,
+        "key": key,
+        "created": lock.created,
+        "lock": {"digest": lock.digest, "image_digest": lock.image_digest},
+        "desired": plan.desired.digest(),
+        "rootfs": {
+            "file": ROOTFS,
+            "size": packed.size,
+            "sha256": packed.sha256,
+            "tree_size": packed.tree_size,
+            "tree_sha256": packed.tree_sha256,
+        },
+        "packages": packages,
+        "files": files,
+        "units": dict(sorted(probe.part("units").items())),
+        # every role's own facts: module versions, the library's answer, environments and their wheels
+        "roles": {role.name: dict(probe.part(f"role.{role.name}")) for role in plan.roles},
+        "os": dict(probe.part("os")),
+        "kernel": dict(probe.part("kernel")),
+    }
