@@ -1,0 +1,58 @@
+"""What every node has: the lock's packages, the pool as the only source, and nothing that changes them unasked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from goldsmith import MANAGED, File, GoldsmithError, Lock, Node, Resource, Unit, template
+
+TEMPLATES = Path(__file__).parent / "templates"
+KEYRING = "/etc/apt/keyrings/goldsmith.asc"
+NR_OPEN = 1048576
+# apt-daily.service is what the timers start: masked too, so that a running transaction isn't met by it (C41)
+AUTOMATIC = (
+    "apt-daily.timer",
+    "apt-daily-upgrade.timer",
+    "apt-daily.service",
+    "apt-daily-upgrade.service",
+    "unattended-upgrades.service",
+)
+
+
+def desired(node: Node, lock: Lock) -> Iterator[Resource]:
+    yield from lock.every_package()  # not held here: the roles hold their families
+    url, nofile, timeout = node["base_pool_url"], node["base_nofile"], node["base_apt_lock_timeout"]
+    if not re.fullmatch(r"(https?|file):/\S*", url):
+        raise GoldsmithError(f"base_pool_url isn't a URL: {url!r}", hint="e.g. http://HOST:8642/")
+    if not 1024 <= nofile <= NR_OPEN:
+        raise GoldsmithError(
+            f"base_nofile is {nofile}", hint=f"1024 to {NR_OPEN}: above the kernel's fs.nr_open nobody can log in"
+        )
+    pool = lock.pool
+    yield _before("/etc/apt/sources.list.d/goldsmith.sources", "goldsmith.sources", pool=pool, url=url, keyring=KEYRING)
+    yield File(KEYRING, pool.key, before_packages=True)
+    yield _before("/etc/apt/preferences.d/90-goldsmith", "preferences", pool=pool)
+    yield _before("/etc/apt/apt.conf.d/90goldsmith", "apt.conf", timeout=timeout)
+    # a second source is how a same-named, higher package came to working clusters (C1, C5)
+    yield File("/etc/apt/sources.list", _header() + "# goldsmith.sources is the one source.\n", before_packages=True)
+    yield _before("/etc/needrestart/conf.d/90-goldsmith.conf", "needrestart.conf")
+    for name in AUTOMATIC:
+        yield Unit(name, "masked", before_packages=True)
+    yield Unit("chrony.service", "enabled")
+    yield File("/etc/security/limits.d/90-goldsmith.conf", _text("limits.conf", nofile=nofile))
+    yield File("/etc/systemd/system.conf.d/90-goldsmith.conf", _text("system.conf", nofile=nofile))
+
+
+def _before(path: str, name: str, **values: Any) -> File:
+    return File(path, _text(name, **values), before_packages=True)
+
+
+def _text(name: str, **values: Any) -> str:
+    return template(TEMPLATES / f"{name}.j2", header=_header(), **values)
+
+
+def _header() -> str:
+    return MANAGED.format(role="base")

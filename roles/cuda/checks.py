@@ -1,0 +1,42 @@
+"""Is the CUDA runtime the locked one, and the only one?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from goldsmith import Finding, Lock, Node, Severity, upstream
+
+# Debian: libcudart12 12.4.127~12.4.1-2; NVIDIA: cuda-cudart-12-4 12.4.127-1
+RUNTIME = re.compile(r"libcudart\d+(\.\d+)?|cuda-cudart-\d+-\d+")
+
+
+def check(node: Node, lock: Lock, facts: Mapping[str, Any]) -> Iterator[Finding]:
+    expected = runtime_versions(lock)
+    versions = sorted({one["version"] for one in facts["libraries"]})
+    if not expected:
+        return
+    common = {
+        "node": node.name, "fact": "libcudart", "expected": " and ".join(expected),
+        "source": f"images/{lock.image}/image.lock",
+        "evidence": tuple(one["path"] for one in facts["libraries"]),
+    }  # fmt: skip
+    missing = [one for one in expected if one not in versions]
+    strange = [one for one in versions if one not in expected]
+    if missing:
+        yield Finding(
+            check="cuda.library-matches-lock", severity=Severity.FAIL, actual=" and ".join(versions) or "none",
+            remedy="goldsmith deploy --limit {nodes}", **common,
+        )  # fmt: skip
+    elif strange:
+        yield Finding(
+            check="cuda.one-library", severity=Severity.WARN, actual=" and ".join(versions),
+            remedy="remove the runtime that isn't the lock's, or lock it", **common,
+        )  # fmt: skip
+
+
+def runtime_versions(lock: Lock) -> list[str]:
+    """The versions that the locked runtimes' file names carry; Debian adds the toolkit's after a tilde."""
+    found = {upstream(one.version).split("~")[0] for one in lock.family("cuda") if RUNTIME.fullmatch(one.name)}
+    return sorted(found)
