@@ -21,9 +21,7 @@ IMAGE = click.Path(path_type=Path, file_okay=False)
 @click.command()
 @click.argument("image", type=IMAGE)
 @click.option("--refresh", is_flag=True, help="Resolve anew, though the lock fits image.yml.")
-@click.option(
-    "--check", is_flag=True, help="Change nothing; exit 0 if the lock fits image.yml, 2 if it doesn't."
-)
+@click.option("--check", is_flag=True, help="Change nothing; exit 0 if the lock fits image.yml, 2 if it doesn't.")
 def lock(image: Path, refresh: bool, check: bool) -> None:
     """Resolve IMAGE (images/NAME) to exact packages, and keep them in the local pool."""
     project = find_project(image)
@@ -35,9 +33,7 @@ def lock(image: Path, refresh: bool, check: bool) -> None:
         raise SystemExit(Severity.OK if fits else Severity.FAIL)
     made = lock_image(project, image, refresh=refresh)
     families = [
-        name
-        for name in read_image(image).families
-        if any(one.family == name for one in made.packages.values())
+        name for name in read_image(image).families if any(one.family == name for one in made.packages.values())
     ]
     click.echo(f"{image / 'image.lock'}: {len(made.packages)} packages, as of {made.created}")
     for name in families:

@@ -61,10 +61,8 @@ def _tar_of(deb: Path, timeout: float) -> Iterator[IO[bytes]]:
             start_new_session=True,
         )
     except FileNotFoundError:
-        raise GoldsmithError(
-            "dpkg-deb isn't installed", where=str(deb), hint="apt-get install dpkg"
-        ) from None
-    alarm = threading.Timer(timeout, kill_group, [process])  # type: ignore[list-item]
+        raise GoldsmithError("dpkg-deb isn't installed", where=str(deb), hint="apt-get install dpkg") from None
+    alarm = threading.Timer(timeout, kill_group, [process])
     alarm.daemon = True
     alarm.start()
     try:

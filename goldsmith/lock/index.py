@@ -62,9 +62,7 @@ class Index:
         """The candidate that apt chose; of several suites that have it the one named by `origin`."""
         found = [one for one in self.by_name.get(name, ()) if one.version == version]
         if not found:
-            raise GoldsmithError(
-                f"apt chose {name} {version}, which no index has", where="resolving packages"
-            )
+            raise GoldsmithError(f"apt chose {name} {version}, which no index has", where="resolving packages")
         return next((one for one in found if one.origin == origin), found[0])
 
     def of_source(self, source: str, version: str) -> Iterator[Candidate]:
@@ -78,9 +76,7 @@ class Index:
     def providers(self, name: str) -> list[str]:
         """Real packages that provide a virtual one."""
         pattern = re.compile(rf"(^|[ ,]){re.escape(name)}($|[ ,(])")
-        return sorted(
-            {one.name for group in self.by_name.values() for one in group if pattern.search(one.provides)}
-        )
+        return sorted({one.name for group in self.by_name.values() for one in group if pattern.search(one.provides)})
 
     def nearest(self, name: str) -> list[str]:
         """Names like it, for an error."""
@@ -130,6 +126,12 @@ def read_packages(text: str, release: Release) -> Iterator[Candidate]:
             release.suite,
             release.origin,
         )
+
+
+def read_stanzas(text: str) -> Iterator[dict[str, str]]:
+    """Every paragraph's one-line fields."""
+    for stanza in re.split(r"\n{2,}", text.strip()):
+        yield dict(re.findall(r"^([A-Za-z0-9-]+): (.*)$", stanza, re.MULTILINE))
 
 
 def _field(block: str, name: str) -> str:

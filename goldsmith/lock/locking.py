@@ -18,14 +18,14 @@ from goldsmith.holding import holding
 from goldsmith.lock.apt import Apt
 from goldsmith.lock.contents import libraries
 from goldsmith.lock.fetch import Wanted, fetch
-from goldsmith.lock.index import Release, newest
+from goldsmith.lock.index import newest
 from goldsmith.lock.pool import Pool
 from goldsmith.lock.resolve import Chosen, resolve
 from goldsmith.lock.sources import sources_of
 from goldsmith.lock.tools import require_tools, tool_versions
 from goldsmith.model.image import Image, read_image
 from goldsmith.model.lock import Lock, LockedPackage, read_lock
-from goldsmith.progress import Step, step
+from goldsmith.progress import step
 from goldsmith.project import state_dir
 from goldsmith.role import Role, roles_of
 from goldsmith.yamlfile import Places
@@ -55,14 +55,19 @@ def lock_fits(image: Image, lock: Lock, roles: Sequence[Role]) -> bool:
 
 
 def existing_lock(directory: Path, image: Image, roles: Sequence[Role]) -> Lock | None:
-    """The lock of a folder if there is one that fits; an unreadable one counts as none, for it is made anew."""
+    """The lock of a folder if there is one that fits."""
+    lock = _readable_lock(directory)
+    return lock if lock and lock_fits(image, lock, roles) else None
+
+
+def _readable_lock(directory: Path) -> Lock | None:
+    """A lock that can't be read counts as none, for it is made anew."""
     if not (directory / "image.lock").is_file():
         return None
     try:
-        lock = read_lock(directory)
+        return read_lock(directory)
     except GoldsmithError:
         return None
-    return lock if lock_fits(image, lock, roles) else None
 
 
 def lock_image(project: Path, directory: Path, *, refresh: bool = False) -> Lock:
@@ -76,9 +81,10 @@ def lock_image(project: Path, directory: Path, *, refresh: bool = False) -> Lock
     roles = roles_of(image.roles, project, str(directory / "image.yml"))
     pool = Pool(state_dir(project))
     with _held(pool):
-        lock = None if refresh else existing_lock(directory, image, roles)
+        previous = _readable_lock(directory)
+        lock = previous if previous and not refresh and lock_fits(image, previous, roles) else None
         if lock is None:
-            lock = _make(pool, image, roles, Places(directory / "image.yml"))
+            lock = _make(pool, image, roles, Places(directory / "image.yml"), previous)
         else:
             _fill(pool, lock)
             # a lock that was made elsewhere names that pool's key; this machine's builds and nodes need ours
@@ -143,8 +149,8 @@ def _held(pool: Pool) -> Iterator[None]:
             shutil.rmtree(pool.incoming, ignore_errors=True)
 
 
-def _make(pool: Pool, image: Image, roles: Sequence[Role], places: Places) -> Lock:
-    """Resolve, fetch, look inside."""
+def _make(pool: Pool, image: Image, roles: Sequence[Role], places: Places, previous: Lock | None) -> Lock:
+    """Resolve, fetch, look inside. previous: what it knows of the same debs isn't read again."""
     base = image.base
     sources, origin = sources_of(base.distribution, base.release, base.suites, base.components)
     apt = Apt(pool.state / "apt" / image.name, sources, base.architecture)
@@ -158,8 +164,8 @@ def _make(pool: Pool, image: Image, roles: Sequence[Role], places: Places) -> Lo
         size = sum(one.candidate.size for one in chosen.values())
         current.result = f"{len(chosen)} packages, {size / 1e6:.0f} MB"
     packages = {name: _locked(one) for name, one in chosen.items()}
-    _fill_from(pool, packages, apt)
-    packages = _with_files(pool, packages)
+    _fetch(pool, pool.lacking(packages.values()), apt)
+    packages = _with_files(pool, packages, previous)
     return Lock(
         schema=1,
         image=image.name,
@@ -191,14 +197,17 @@ def _locked(one: Chosen) -> LockedPackage:
     )
 
 
-def _with_files(pool: Pool, packages: Mapping[str, LockedPackage]) -> dict[str, LockedPackage]:
+def _with_files(pool: Pool, packages: Mapping[str, LockedPackage], previous: Lock | None) -> dict[str, LockedPackage]:
     """The same, with the shared libraries of the families' packages."""
+    known = {one.sha256: one.files for one in previous.packages.values() if one.family} if previous else {}
     families = [one for one in packages.values() if one.family]
     found = dict(packages)
     with step(f"read the libraries of {len(families)} family packages") as current:
         for one in families:
             current.say(one.name)
-            found[one.name] = one.model_copy(update={"files": libraries(pool.path(one))})
+            files = known.get(one.sha256)
+            files = libraries(pool.path(one)) if files is None else files
+            found[one.name] = one.model_copy(update={"files": files})
         current.result = f"{sum(len(one.files) for one in found.values())} libraries"
     return found
 
@@ -212,34 +221,28 @@ def _fill(pool: Pool, lock: Lock, *, verify: bool = False) -> None:
     suites = sorted(lock.releases)
     sources, _ = sources_of(lock.distribution, lock.release, suites, ["main"])
     apt = Apt(pool.state / "apt" / f"{lock.image}-fill", sources, lock.architecture)
-    _fill_from(pool, {one.name: one for one in lacking}, apt)
+    _fetch(pool, lacking, apt)
 
 
-def _fill_from(pool: Pool, packages: Mapping[str, LockedPackage], apt: Apt) -> None:
-    lacking = pool.lacking(packages.values())
-    kept = len(packages) - len(lacking)
-    size = sum(one.size for one in lacking)
+def _fetch(pool: Pool, lacking: Sequence[LockedPackage], apt: Apt) -> None:
+    """Fetch debs into the pool. Raises GoldsmithError that names those which the mirror hasn't got."""
     if not lacking:
         return
-    with step(f"fetch {len(lacking)} packages, {size / 1e6:.0f} MB") as current:
-        _room(pool, size)
-        left = _fetch(pool, lacking, apt, current)
-        current.result = f"{kept} were here already" if kept else ""
-    if left:
-        raise GoldsmithError(
-            f"the mirror no longer has {_names(left)}",
-            where="fetch packages",
-            hint="take the debs from a pool that has them, or lock anew: goldsmith lock IMAGE --refresh",
-        )
-
-
-def _fetch(pool: Pool, lacking: Sequence[LockedPackage], apt: Apt, current: Step) -> list[LockedPackage]:
+    size = sum(one.size for one in lacking)
     by_hash = {one.sha256: one for one in lacking}
     wanted = [
         Wanted(f"{_uri(apt, one)}/{one.filename}", pool.path(one), one.sha256, one.size)
         for one in by_hash.values()
     ]
-    return [by_hash[one.sha256] for one in fetch(apt, wanted, pool.incoming, current.say)]
+    with step(f"fetch {len(lacking)} packages, {size / 1e6:.0f} MB") as current:
+        _room(pool, size)
+        left = [by_hash[one.sha256] for one in fetch(apt, wanted, pool.incoming, current.say)]
+        if left:
+            raise GoldsmithError(
+                f"the mirror no longer has {_names(left)}",
+                where="fetch packages",
+                hint="take the debs from a pool that has them, or lock anew: goldsmith lock IMAGE --refresh",
+            )
 
 
 def _uri(apt: Apt, package: LockedPackage) -> str:

@@ -53,9 +53,7 @@ class _Server(ThreadingHTTPServer):
 def make_server(root: Path, address: str, port: int) -> ThreadingHTTPServer:
     """A bound server over `root` (a pool's folder); port 0 takes a free one. Raises GoldsmithError."""
     if not root.is_dir():
-        raise GoldsmithError(
-            "there is no pool yet", where=str(root), hint="make it: goldsmith lock images/lab"
-        )
+        raise GoldsmithError("there is no pool yet", where=str(root), hint="make it: goldsmith lock images/lab")
     try:
         family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
         kind = type("_Bound", (_Server,), {"address_family": family})

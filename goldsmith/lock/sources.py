@@ -127,7 +127,8 @@ def parse_list(text: str) -> list[Entry]:
 
 
 def read_entries(etc: Path) -> list[Entry]:
-    """Every enabled entry of a machine, `etc` being its /etc/apt."""
+    """Every enabled entry of a machine, `etc` being its /etc/apt. Mirror lists (apt-transport-mirror(1)) are opened:
+    cloud images name their mirrors so, and one deb is fetched from one address."""
     files = [etc / "sources.list", *sorted((etc / "sources.list.d").glob("*"))]
     entries: list[Entry] = []
     for path in files:
@@ -138,7 +139,20 @@ def read_entries(etc: Path) -> list[Entry]:
                 entries += parse_deb822(path.read_text(errors="replace"))
         except OSError:
             continue  # what this machine's apt can't read either gives us no mirror
-    return entries
+    return [replace(one, uris=tuple(uri for each in one.uris for uri in _opened(each))) for one in entries]
+
+
+def _opened(uri: str) -> list[str]:
+    """The addresses behind a URI: of a mirror list on this machine its lines, of a plain one itself."""
+    if uri.startswith("mirror+file:"):
+        path = Path("/" + uri.removeprefix("mirror+file:").lstrip("/"))
+        try:
+            lines = path.read_text().splitlines()
+        except OSError:
+            return []
+        return [line.split()[0] for line in lines if line.strip() and not line.startswith("#")]
+    # a list that has to be fetched first, and discs: not for us
+    return [] if uri.startswith(("mirror", "cdrom:")) else [uri]
 
 
 def find_mirrors(entries: Sequence[Entry], codename: str) -> Mirrors:
@@ -146,11 +160,11 @@ def find_mirrors(entries: Sequence[Entry], codename: str) -> Mirrors:
 
     codename: the machine's release. Other publishers use its name as their suite, too, so an entry counts only
     if it has `main` and is signed by the distribution's keyring, or names no key and ends in the
-    distribution's name; a wrong guess is caught by the signature. CD-ROMs don't count.
+    distribution's name; a wrong guess is caught by the signature.
     """
     archive = security = None
     for entry in sorted(entries, key=lambda one: "archive-keyring" not in one.signed_by):
-        uri = next((one.rstrip("/") for one in entry.uris if not one.startswith("cdrom:")), None)
+        uri = next((one.rstrip("/") for one in entry.uris), None)
         ours = "debian-archive" in entry.signed_by or (
             not entry.signed_by and uri is not None and re.search(r"/debian(-security)?(/|$|\.list$)", uri)
         )
@@ -179,9 +193,7 @@ def os_release(path: Path = Path("/etc/os-release")) -> dict[str, str]:
     return {key.strip(): value.strip().strip("\"'") for key, value in pairs}
 
 
-def host_mirrors(
-    distribution: str, etc: Path = Path("/etc/apt"), release: Path = Path("/etc/os-release")
-) -> Mirrors:
+def host_mirrors(distribution: str, etc: Path = Path("/etc/apt"), release: Path = Path("/etc/os-release")) -> Mirrors:
     """The machine's own mirrors, if it runs the same distribution, whichever its release."""
     fields = os_release(release)
     if fields.get("ID") != distribution:
@@ -189,22 +201,23 @@ def host_mirrors(
     return find_mirrors(read_entries(etc), fields.get("VERSION_CODENAME", ""))
 
 
-def default_mirrors(release: str) -> Mirrors:
+def default_mirrors() -> Mirrors:
     """What mmdebstrap would use of itself: it writes the sources into a tree that it then throws away.
 
+    Asked for `stable`, which an older mmdebstrap knows, too: the addresses are the same for every release.
     Nothing is fetched: update and download are skipped.
     """
     with tempfile.TemporaryDirectory(prefix="goldsmith-sources-") as folder:
         run(
             ["mmdebstrap", "--variant=custom", "--skip=update,download,cleanup", "--format=null",
-             f"--setup-hook=copy-out /etc/apt {folder}", release, "/dev/null"],
+             f"--setup-hook=copy-out /etc/apt {folder}", "stable", "/dev/null"],
             timeout=60,
             what="ask mmdebstrap for its default mirror",
             hint="this machine's apt sources aren't of the image's distribution, so mmdebstrap's default is "
             "needed: apt-get install mmdebstrap",
         )  # fmt: skip
         entries = read_entries(Path(folder) / "apt")
-    archive = next((one.uris[0] for one in entries if release in one.suites), None)
+    archive = next((one.uris[0] for one in entries if "stable" in one.suites), None)
     security = next((one.uris[0] for one in entries if any(map(is_security, one.suites))), None)
     return Mirrors(archive, security, "mmdebstrap's default")
 
@@ -226,7 +239,7 @@ def sources_of(
         )
     mirrors = host_mirrors(distribution)
     if not mirrors.complete(suites):
-        mirrors = mirrors.completed_by(default_mirrors(release))
+        mirrors = mirrors.completed_by(default_mirrors())
     sources = []
     for suite in suites:
         uri = mirrors.of(suite)

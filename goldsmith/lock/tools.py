@@ -29,9 +29,7 @@ TOOLS: dict[str, str] = {
 
 def missing_tools(tools: Mapping[str, str] = TOOLS) -> list[str]:
     """The tools that this machine hasn't got."""
-    return [
-        tool for tool in tools if not (Path(tool).is_file() if tool.startswith("/") else shutil.which(tool))
-    ]
+    return [tool for tool in tools if not (Path(tool).is_file() if tool.startswith("/") else shutil.which(tool))]
 
 
 def require_tools(tools: Mapping[str, str] = TOOLS) -> None:

@@ -26,9 +26,7 @@ def sort_key(version: str) -> tuple[int, _Part, _Part]:
 
 def _part(text: str) -> _Part:
     """Alternating non-digits and numbers; the last pair is empty, which is what makes `1~` sort before `1`."""
-    return tuple(
-        (_letters(letters), int(digits or 0)) for letters, digits in re.findall(r"([^0-9]*)([0-9]*)", text)
-    )
+    return tuple((_letters(letters), int(digits or 0)) for letters, digits in re.findall(r"([^0-9]*)([0-9]*)", text))
 
 
 def _letters(text: str) -> tuple[int, ...]:
