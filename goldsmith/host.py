@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,6 +37,16 @@ LAB_TOOLS: Mapping[str, str] = {
 _NO_UPPER = ("overlay", "nfs", "nfs4", "cifs", "smb3", "9p", "vfat", "exfat", "ntfs3", "virtiofs", "ceph")
 # A file of the lower layer is removed: the kernel then needs whiteouts, which a poor upper can't hold.
 _TRY_OVERLAY = "mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work merged && rm merged/file"
+
+
+def tidy_on_signals() -> None:
+    """SIGTERM and SIGHUP (a closed terminal) end a command as Ctrl-C does: with everything cleaned up."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+
+
+def _interrupt(number: int, _frame: object) -> None:
+    raise KeyboardInterrupt(signal.strsignal(number))
 
 
 def require_root(what: str) -> None:

@@ -56,6 +56,8 @@ def build(project: Path, image: str, output: Path | None = None) -> Artifact:
             console.print(f"  [green]✓[/] image {image} is built already ({present.size / 1e6:.0f} MB)")
             return present
         plan = plan_image(project, image)  # first: a misspelt role fails before anything is made
+        for left in (state / "build" / image).glob(".*"):  # of a run that was killed
+            remove_tree(left, state)
         base = make_base(definition, lock, state)
         making = Path(tempfile.mkdtemp(prefix=".tree-", dir=base.parent))
         try:

@@ -20,8 +20,9 @@ from typing import Any
 
 from goldsmith import process
 from goldsmith.errors import GoldsmithError
+from goldsmith.image.artifact import Artifact
 from goldsmith.image.removal import remove_tree
-from goldsmith.lab import keys, network, node, pool, processes, state
+from goldsmith.lab import keys, network, node, pool, processes, state, trees
 from goldsmith.lab.processes import Process
 from goldsmith.lab.settings import LabSettings
 from goldsmith.lab.state import LabState, Lower, NodeState, Running
@@ -56,32 +57,29 @@ class LabStatus:
         return [one.name for one in self.nodes if one.state == "running"]
 
 
-def up(
-    settings: LabSettings,
-    image: str,
-    digest: str,
-    trees: Mapping[Lower, Path],
-    nodes: Iterable[str] | None = None,
-) -> LabStatus:
+def up(settings: LabSettings, artifact: Artifact, base: Path, nodes: Iterable[str] | None = None) -> LabStatus:
     """Bring bridge, pool server and nodes up; what runs already is kept unless the image is another.
 
-    image, digest: what the nodes are made from. trees: lower → the root file system in a folder that nothing
-    changes as long as the lab lives. nodes: names, default all of the settings. Returns when every node's
-    sshd answers. Raises GoldsmithError; then the nodes that this call started are stopped again.
+    artifact: the image that the nodes are made from. base: its base system, for bare nodes. nodes: names, default
+    all of the settings. Returns when every node's sshd answers. Raises GoldsmithError; then the nodes that this
+    call started are stopped again.
     """
     wanted = list(settings.nodes) if nodes is None else list(nodes)
     for name in wanted:
         settings.address(name)
     settings.state.mkdir(parents=True, exist_ok=True)
     lab = state.load(settings)
-    if lab.digest and lab.digest != digest:
+    if lab.digest and lab.digest != artifact.sha256:
         console.print(f"The image of lab {settings.name} is another now: its nodes are made anew")
         _stop(settings, lab, list(lab.nodes))
         for name in list(lab.nodes):
             _forget(settings, lab, name)
-    lab.image, lab.digest = image, digest
-    lab.trees = {lower: str(path) for lower, path in trees.items()}
-    state.save(settings, lab)
+    with trees.settled(settings.root):
+        golden = trees.golden_tree(artifact, settings.root)
+        lab.image, lab.digest = artifact.image, artifact.sha256
+        lab.trees = {"golden": str(golden), "base": str(base)}
+        state.save(settings, lab)
+        trees.prune(settings.root)
     keys.make(settings)
     network.up(settings)
     _serve_pool(settings, lab)
@@ -132,7 +130,7 @@ def down(settings: LabSettings, *, remove: bool = False) -> None:
     """Stop nodes, pool server and bridge. remove: the lab's files, too; then nothing of it is left."""
     if not settings.state.exists():
         network.down(settings)
-        return
+        return  # a lab that was never up, or that was removed
     try:
         lab = state.load(settings)
     except GoldsmithError:
@@ -151,6 +149,8 @@ def down(settings: LabSettings, *, remove: bool = False) -> None:
     if remove:
         with step(f"remove lab {settings.name}'s files"):
             remove_tree(settings.state, settings.root)
+            with trees.settled(settings.root):
+                trees.prune(settings.root)
 
 
 def status(settings: LabSettings) -> LabStatus:

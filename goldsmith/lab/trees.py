@@ -57,11 +57,11 @@ def in_use(root: Path) -> set[Path]:
 
 
 def prune(root: Path) -> None:
-    """Remove the unpacked trees that no lab lies on."""
+    """Remove the unpacked trees that no lab lies on, and what an interrupted run left. Only while `settled`."""
     used = in_use(root)
     folder = root / "trees"
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
-        if path not in used and path.is_dir() and not path.name.startswith("."):
+        if path not in used:
             remove_tree(path, root)
     with suppress(OSError):
         folder.rmdir()
