@@ -6,7 +6,9 @@ compares what we read with `ansible-inventory --list` (design.md, decision 2).
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,10 +39,11 @@ class Inventory:
 
     def __init__(self, folder: Path, vault_password_file: Path | None = None) -> None:
         # importing ansible takes a second; commands that need no inventory shouldn't pay it
-        from ansible.errors import AnsibleError
-        from ansible.inventory.manager import InventoryManager
-        from ansible.parsing.dataloader import DataLoader
-        from ansible.vars.manager import VariableManager
+        with _plain_ports():
+            from ansible.errors import AnsibleError
+            from ansible.inventory.manager import InventoryManager
+            from ansible.parsing.dataloader import DataLoader
+            from ansible.vars.manager import VariableManager
 
         self.folder = folder
         self._error = AnsibleError
@@ -103,6 +106,26 @@ class Inventory:
         return GoldsmithError(message, where=where, hint=hint)
 
 
+@contextmanager
+def _plain_ports() -> Iterator[None]:
+    """While ansible is imported, getaddrinfo takes ports that are tagged ints.
+
+    ansible tries that with a call, and patches socket if it fails; inside pyinfra, where gevent runs the call in a
+    thread, the failure is printed as a traceback, twice. Our values are plain, so the patch isn't needed.
+    """
+    real = socket.getaddrinfo
+
+    def tolerant(host: Any, port: Any, *args: Any, **options: Any) -> Any:
+        return real(host, int(port) if isinstance(port, int) else port, *args, **options)
+
+    socket.getaddrinfo = tolerant
+    try:
+        yield
+    finally:
+        if socket.getaddrinfo is tolerant:
+            socket.getaddrinfo = real
+
+
 def _vault_secret(path: Path) -> Any:
     from ansible.parsing.vault import VaultSecret
 
@@ -126,9 +149,10 @@ def _origin(value: Any) -> str | None:
 
 
 def _origins(raw: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    # keys are tagged in files; booleans and None can't be, so the key is asked first
+    # the value first: where host_vars overrides group_vars, the key is still the first file's. Booleans and None
+    # can't be tagged, so their key has to do
     for key, value in raw.items():
-        if found := _origin(key) or _origin(value):
+        if found := _origin(value) or _origin(key):
             yield str(key), found
 
 
@@ -152,7 +176,8 @@ def validate(spec: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[dict[s
     Takes the options of meta/argument_specs.yml. Returns the values, coerced and with defaults, and what is
     wrong, one sentence each, in Ansible's words.
     """
-    from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+    with _plain_ports():
+        from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
     options = {key: _as_module_option(value) for key, value in spec.items()}
     result = ArgumentSpecValidator(options).validate(dict(values))

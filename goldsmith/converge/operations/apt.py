@@ -27,6 +27,8 @@ from goldsmith.model.node import Target
 from goldsmith.plan import Plan
 
 TIMEOUT = 3600
+# apt's folder of sources while a transaction runs on a node: the pool's alone
+ONLY = "/run/goldsmith-sources"
 
 
 @dataclass(frozen=True)
@@ -95,9 +97,19 @@ def apt_get(lock: Lock, target: Target) -> str:
     if target == "image":
         options[0] = "Dir::Etc::SourceList=/run/goldsmith-pool.list"
     else:
-        options[1] = f"Dir::Etc::SourceParts={POOL_SOURCES}.only"
+        options[1] = f"Dir::Etc::SourceParts={ONLY}"
     words = " ".join(f"-o {quote(option)}" for option in options)
-    return f"DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l apt-get -y {words}"
+    environment = "DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l"
+    return f"{sources(lock, target)} && {environment} apt-get -y {words}"
+
+
+def sources(lock: Lock, target: Target) -> str:
+    """Lay down the one source that a transaction sees. With every apt-get: a tree's /run lasts for one command."""
+    if target == "image":
+        line = f"deb [signed-by={POOL_INSIDE}/goldsmith.asc] copy:{POOL_INSIDE} {lock.pool.suite} main"
+        return f"printf '%s\\n' {quote(line)} > /run/goldsmith-pool.list"
+    # the role that manages the sources has written this file just before
+    return f"mkdir -p {ONLY} && ln -sfT {POOL_SOURCES} {ONLY}/goldsmith.sources"
 
 
 def simulate(lock: Lock, target: Target, what: Transaction) -> str:
@@ -141,22 +153,6 @@ def refusals(output: str, lock: Lock) -> list[str]:
     return reasons
 
 
-def _sources(lock: Lock, target: Target) -> str:
-    """Lay down the source list that only this transaction uses; it is removed at its end."""
-    if target == "image":
-        line = f"deb [signed-by={POOL_INSIDE}/goldsmith.asc] copy:{POOL_INSIDE} {lock.pool.suite} main"
-        return f"mkdir -p /run && printf '%s\\n' {quote(line)} > /run/goldsmith-pool.list"
-    # the role that manages the sources has written this file just before; only it is seen
-    only = quote(f"{POOL_SOURCES}.only")
-    return f"mkdir -p {only} && ln -sfT {quote(POOL_SOURCES)} {only}/goldsmith.sources"
-
-
-def _clean(target: Target) -> str:
-    if target == "image":
-        return "rm -f /run/goldsmith-pool.list; apt-get clean"
-    return f"rm -rf {quote(f'{POOL_SOURCES}.only')}; apt-get clean"
-
-
 # Nothing may start in a tree that isn't running (invoke-rc.d asks this file).
 _NO_START = "printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d && chmod 755 /usr/sbin/policy-rc.d"
 
@@ -175,7 +171,6 @@ def transaction(plan: Plan) -> Iterator[PyinfraCommand]:
     if what.install or what.reinstall:
         if target == "image":
             yield StringCommand(_NO_START)
-        yield StringCommand(_sources(lock, target))
         # a node that lost power in a transaction is finished first; nothing to do on all others
         yield StringCommand("dpkg --configure -a --force-confold", _timeout=TIMEOUT)
         yield StringCommand(f"{apt_get(lock, target)} --error-on=any update", _timeout=600)
@@ -183,9 +178,8 @@ def transaction(plan: Plan) -> Iterator[PyinfraCommand]:
         if what.unhold:
             yield StringCommand("apt-mark unhold", *map(quote, what.unhold))
         yield StringCommand(_install(lock, target, what), _timeout=TIMEOUT)
-        yield StringCommand(_clean(target))
-        if target == "image":
-            yield StringCommand("rm -f /usr/sbin/policy-rc.d")
+        yield StringCommand("rm -f /usr/sbin/policy-rc.d" if target == "image" else f"rm -rf {ONLY}")
+        yield StringCommand("apt-get clean")
     if what.hold:
         yield StringCommand("apt-mark hold", *map(quote, what.hold))
 
