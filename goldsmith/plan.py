@@ -46,6 +46,7 @@ class Plan:
             "sysctls": list(desired.sysctls),
             "modules": list(desired.modules),
             "package_files": sorted({path for one in desired.packages.values() for path in one.files}),
+            "hash_always": sorted({path for one in desired.packages.values() if one.verify for path in one.files}),
             "variables": {role.name: self._told(role) for role in self.roles},
         }
 

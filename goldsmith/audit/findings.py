@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from goldsmith.compare import Difference, Kind, compare
@@ -27,10 +28,17 @@ def judge(plan: Plan, answer: Answer) -> list[Finding]:
                     source="the audit itself", remedy=answer.remedy)
         ]  # fmt: skip
     probe = answer.probe
+    of_roles = list(_of_roles(plan, probe))
+    # a role's own check of a library knows more of it than that its bytes differ: that is told once
+    known = {one.fact for one in of_roles}
     found = [
         *_asking(plan, probe),
-        *(_of_difference(plan, probe, one) for one in compare(plan.desired, probe)),
-        *_of_roles(plan, probe),
+        *(
+            _of_difference(plan, probe, one)
+            for one in compare(plan.desired, probe)
+            if not (one.kind == "contents" and one.key in known)
+        ),
+        *of_roles,
         *_of_node(plan, probe),
     ]
     return sorted(found, key=lambda one: -one.severity.rank)
@@ -89,7 +97,8 @@ def _of_roles(plan: Plan, probe: Probe) -> Iterator[Finding]:
         if part not in probe.facts:
             continue
         try:
-            yield from role.check(plan.node, plan.lock, probe.facts[part])
+            for one in role.check(plan.node, plan.lock, probe.facts[part]):
+                yield replace(one, remedy=one.remedy.replace("{site}", plan.site or "SITE"))
         except Exception as error:
             yield Finding(
                 probe.node, f"{role.name}.check", Severity.UNKNOWN, "the role's own check", "a verdict",

@@ -95,7 +95,12 @@ def _add(desired: Desired, role: str, resource: Resource) -> None:
     if isinstance(resource, Package) and isinstance(known, Package):
         if known.version != resource.version:
             raise _contradiction(kind, key, desired.owner[kind, key], role)
-        resource = replace(resource, held=resource.held or known.held, files={**known.files, **resource.files})
+        resource = replace(
+            resource,
+            held=resource.held or known.held,
+            verify=resource.verify or known.verify,
+            files={**known.files, **resource.files},
+        )
     elif known is not None and known != resource:
         raise _contradiction(kind, key, desired.owner[kind, key], role)
     getattr(desired, kind)[key] = resource

@@ -34,7 +34,7 @@ class Finding:
     expected, actual: both as a person reads them; the two stand on one line of the report.
     source:   where `expected` comes from, e.g. `images/lab/image.lock`.
     evidence: how it was seen and since when, one line each.
-    remedy:   what to do, a command where there is one. `{nodes}` becomes the folded node set.
+    remedy:   what to do, a command where there is one. `{nodes}` becomes the folded node set, `{site}` the site.
     since:    ISO time (UTC) since which the fact is so, where the node knows it.
     """
 

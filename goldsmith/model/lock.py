@@ -41,9 +41,9 @@ class LockedPackage(BaseModel):
     family: str | None = None
     files: dict[str, LockedFile] = {}
 
-    def resource(self, *, held: bool = False) -> Package:
+    def resource(self, *, held: bool = False, verify: bool = False) -> Package:
         files = {path: PackageFile(file.size, file.sha256) for path, file in self.files.items()}
-        return Package(self.name, self.version, held=held, files=files)
+        return Package(self.name, self.version, held=held, verify=verify, files=files)
 
 
 class Pool(BaseModel):
@@ -92,11 +92,14 @@ class Lock(BaseModel):
                 hint=f"add it to images/{self.image}/image.yml, then `goldsmith lock images/{self.image}`",
             ) from None
 
-    def family(self, name: str) -> Iterator[Package]:
-        """The family's packages, exact and held, by name; none if the image hasn't got the family."""
+    def family(self, name: str, *, verify: bool = False) -> Iterator[Package]:
+        """The family's packages, exact and held, by name; none if the image hasn't got the family.
+
+        verify: have every probe hash their libraries, however large (NCCL's is 240 MB: 0.2 s of one core).
+        """
         for package in self.packages.values():
             if package.family == name:
-                yield package.resource(held=True)
+                yield package.resource(held=True, verify=verify)
 
     def every_package(self) -> Iterator[Package]:
         """All packages of the image, not held: roles hold their families."""

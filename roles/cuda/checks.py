@@ -27,7 +27,7 @@ def check(node: Node, lock: Lock, facts: Mapping[str, Any]) -> Iterator[Finding]
     if missing:
         yield Finding(
             check="cuda.library-matches-lock", severity=Severity.FAIL, actual=" and ".join(versions) or "none",
-            remedy="goldsmith deploy --limit {nodes}", **common,
+            remedy="goldsmith deploy {site} --limit {nodes}", **common,
         )  # fmt: skip
     elif strange:
         yield Finding(

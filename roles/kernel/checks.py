@@ -17,7 +17,7 @@ def check(node: Node, lock: Lock, facts: Mapping[str, Any]) -> Iterator[Finding]
             node=node.name, check="kernel.running-is-locked", severity=Severity.FAIL, fact="running kernel",
             expected=" or ".join(locked), actual=facts["running"], source=source,
             evidence=(f"/proc/sys/kernel/osrelease; installed: {', '.join(installed) or 'none of the lock'}",),
-            remedy="reboot {nodes}" if installed else "goldsmith deploy --limit {nodes}, then reboot",
+            remedy="reboot {nodes}" if installed else "goldsmith deploy {site} --limit {nodes}, then reboot",
         )  # fmt: skip
     for kernel in facts["kernels"]:
         release = kernel["release"]

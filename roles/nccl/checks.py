@@ -41,7 +41,7 @@ def _matches_lock(
     common = {
         "node": node.name, "check": "nccl.library-matches-lock",
         "source": f"images/{lock.image}/image.lock",
-        "remedy": "goldsmith deploy --limit {nodes}",
+        "remedy": "goldsmith deploy {site} --limit {nodes}",
     }  # fmt: skip
     judged = set()
     for library in facts["libraries"]:
@@ -58,7 +58,7 @@ def _matches_lock(
         if path not in files and files:
             yield Finding(
                 severity=Severity.FAIL, fact=path, expected=f"NCCL {version} of {_one_of(files)}",
-                actual=f"NCCL {said} of no package, and the loader takes it", since=library["mtime"],
+                actual=f"NCCL {said} of no package, and the loader takes it", since=library["since"],
                 evidence=(*evidence, f"links to it: {', '.join(library['links']) or 'none'}"), **common,
             )  # fmt: skip
         elif path in files and (library["size"], library["sha256"]) != files[path][:2]:
@@ -66,13 +66,13 @@ def _matches_lock(
             yield Finding(
                 severity=Severity.FAIL, fact=path,
                 expected=f"NCCL {version}, sha256 {files[path][1][:12]}, of {files[path][2]}",
-                actual=f"NCCL {said}, sha256 {library['sha256'][:12]}", since=library["mtime"],
+                actual=f"NCCL {said}, sha256 {library['sha256'][:12]}", since=library["since"],
                 evidence=(*evidence, f"{library['size']} bytes, in the package {files[path][0]}",
                           f"changed {library['mtime']}, whatever dpkg says of {files[path][2]}"), **common,
             )  # fmt: skip
         elif library["version"] != version:
             yield Finding(severity=Severity.FAIL, fact=path, expected=f"NCCL {version}", actual=f"NCCL {said}",
-                          evidence=tuple(evidence), since=library["mtime"], **common)  # fmt: skip
+                          evidence=tuple(evidence), since=library["since"], **common)  # fmt: skip
     if not judged:
         yield Finding(severity=Severity.FAIL, fact="libnccl.so.2", expected=f"NCCL {version}",
                       actual="not in the loader's cache", evidence=("ldconfig -p",), **common)  # fmt: skip
@@ -90,7 +90,7 @@ def _one_version(node: Node, lock: Lock, version: str, facts: Mapping[str, Any])
         yield Finding(
             node=node.name, check="nccl.one-version", severity=Severity.WARN, fact=other["path"],
             expected=f"NCCL {version} alone on the node", actual=f"NCCL {other['version']}",
-            source=f"images/{lock.image}/image.lock", since=other["mtime"],
+            source=f"images/{lock.image}/image.lock", since=other["since"],
             evidence=(f"the loader takes {facts['loader'] or 'none'}",),
             remedy="remove it, or lock this version; a wheel's own is right if its PyTorch alone loads it",
         )  # fmt: skip
@@ -118,6 +118,6 @@ def _conf(node: Node, facts: Mapping[str, Any]) -> Iterator[Finding]:
                     expected="KEY=VALUE as NCCL reads it, nothing that a whole node mustn't have",
                     actual=f"{key}={'(not shown)' if value is None else value}: {problem}",
                     source="NCCL's parser, roles/nccl/rules.py", evidence=(path,),
-                    remedy="goldsmith deploy --limit {nodes}" if path == "/etc/nccl.conf"
+                    remedy="goldsmith deploy {site} --limit {nodes}" if path == "/etc/nccl.conf"
                            else f"on {{nodes}}: remove it from {path}",
                 )  # fmt: skip

@@ -11,7 +11,7 @@ from .rules import NEED_REASON, problems
 
 
 def desired(node: Node, lock: Lock) -> Iterator[Resource]:
-    yield from lock.family("nccl")
+    yield from lock.family("nccl", verify=True)
     yield File("/etc/nccl.conf", nccl_conf(node["nccl_config"], node["nccl_config_reasons"]))
 
 

@@ -15,7 +15,7 @@ from goldsmith import Finding, Lock, Node, Severity, upstream
 LIBRARY_PACKAGE = re.compile(
     r"lib(nvidia-(tesla-)?(\d+-)?)?(cuda|ml)1|libnvidia-compute-\d+(-server)?|libnvidia-compute"
 )
-MODULE_PACKAGE = re.compile(r"nvidia-.*(dkms|kernel)|linux-modules-nvidia-|nvidia-dkms-|nvidia-kernel-")
+MODULE_PACKAGE = re.compile(r".*nvidia.*dkms|linux-modules-nvidia-")
 
 
 def check(node: Node, lock: Lock, facts: Mapping[str, Any]) -> Iterator[Finding]:
@@ -55,7 +55,7 @@ def _one_library_version(node: Node, versions: list[str], facts: Mapping[str, An
             node=node.name, check="nvidia_driver.one-library-version", severity=Severity.FAIL,
             fact="driver libraries", expected="one version", actual=" and ".join(versions), evidence=_paths(facts),
             remedy="remove what isn't the lock's (nvidia-uninstall, if a .run installer was used), then "
-                   "goldsmith deploy --limit {nodes}",
+                   "goldsmith deploy {site} --limit {nodes}",
         )  # fmt: skip
 
 
@@ -66,14 +66,14 @@ def _library_matches_lock(node: Node, lock: Lock, versions: list[str], facts: Ma
             node=node.name, check="nvidia_driver.library-matches-lock", severity=Severity.FAIL,
             fact="driver libraries", expected=expected, actual=" and ".join(versions) or "none",
             source=f"images/{lock.image}/image.lock", evidence=_paths(facts),
-            remedy="goldsmith deploy --limit {nodes}",
+            remedy="goldsmith deploy {site} --limit {nodes}",
         )  # fmt: skip
     smi = facts["nvidia_smi"]
     if expected and smi and smi["version"] and smi["version"] != expected:
         yield Finding(
             node=node.name, check="nvidia_driver.library-matches-lock", severity=Severity.FAIL, fact="nvidia-smi",
             expected=expected, actual=smi["version"], source=f"images/{lock.image}/image.lock",
-            evidence=(f"the version in {smi['path']}",), remedy="goldsmith deploy --limit {nodes}",
+            evidence=(f"the version in {smi['path']}",), remedy="goldsmith deploy {site} --limit {nodes}",
         )  # fmt: skip
 
 
@@ -105,7 +105,7 @@ def _module_matches_library(node: Node, versions: list[str], facts: Mapping[str,
         evidence=("/proc/driver/nvidia/version", *_paths(facts),
                   f"module on disk: {on_disk['version'] if on_disk else 'unknown'}"),
         remedy="reboot {nodes}, or unload the module when no job runs" if healed
-               else "goldsmith deploy --limit {nodes}, then reboot; look for an old module in the initramfs",
+               else "goldsmith deploy {site} --limit {nodes}, then reboot; look for an old module in the initramfs",
     )  # fmt: skip
 
 
@@ -147,5 +147,5 @@ def _fabricmanager(node: Node, facts: Mapping[str, Any]) -> Iterator[Finding]:
             actual=" and ".join(installed) or "not installed",
             evidence=(f"{len(facts['nvswitches'])} NVSwitches on PCI",
                       *(f"{one['package']} {one['version']}" for one in facts["fabricmanager"])),
-            remedy="lock it in the family nvidia_driver, then goldsmith deploy --limit {nodes}",
+            remedy="lock it in the family nvidia_driver, then goldsmith deploy {site} --limit {nodes}",
         )  # fmt: skip

@@ -38,7 +38,7 @@ def _version(node: Node, lock: Lock, locked: tuple[str, str], environment: Mappi
         node=node.name, check="pytorch.version-matches-lock", severity=Severity.FAIL, fact=environment["path"],
         expected=f"PyTorch {expected} of {package}", actual=f"PyTorch {actual or 'of unknown version'}",
         source=f"images/{lock.image}/image.lock", evidence=(f"{environment['path']}/torch/version.py",),
-        remedy="goldsmith deploy --limit {nodes}",
+        remedy="goldsmith deploy {site} --limit {nodes}",
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 TEXT_LIMIT = 8 * 1024
 MANAGED_LIMIT = 64 * 1024 * 1024
 # Files of packages up to this are hashed, larger ones only by a deep probe: PyTorch's and cuDNN's libraries
-# are gigabytes, and one core hashes 0.3 to 1.5 GB/s. (Role nccl hashes its library itself, at any size.)
+# are gigabytes, and one core hashes 0.3 to 1.5 GB/s. (`hash_always` names those that are hashed at any size.)
 HASH_LIMIT = 64 * 1024 * 1024
 KINDS = {stat.S_IFREG: "file", stat.S_IFLNK: "link", stat.S_IFDIR: "directory"}
 
@@ -91,14 +91,15 @@ def group_name(number: int) -> str:
 
 
 def package_file_facts(run: Run) -> dict[str, Any]:
-    """path → type, size, mtime, and sha256 of files up to HASH_LIMIT (of every file in a deep probe)."""
+    """path → type, size, mtime, ctime, and sha256 of files up to HASH_LIMIT (of every file in a deep probe)."""
     wanted = run.want.get("package_files") or []
+    always = set(run.want.get("hash_always") or [])
     # hashing releases Python's lock; the largest file sets the time, so the node's other cores stay free
     with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
-        return dict(pool.map(lambda path: describe_package_file(run, path), wanted))
+        return dict(pool.map(lambda path: describe_package_file(run, path, path in always), wanted))
 
 
-def describe_package_file(run: Run, path: str) -> tuple[str, dict[str, Any]]:
+def describe_package_file(run: Run, path: str, always: bool = False) -> tuple[str, dict[str, Any]]:
     """One file of a package. dpkg's own database isn't asked: it doesn't know that a file was replaced."""
     try:
         status = os.lstat(run.path(path))
@@ -110,8 +111,10 @@ def describe_package_file(run: Run, path: str) -> tuple[str, dict[str, Any]]:
         "type": KINDS.get(stat.S_IFMT(status.st_mode), "other"),
         "size": status.st_size,
         "mtime": run.iso(status.st_mtime),
+        # `cp -p` and dpkg set the former; the latter says when it came to this node
+        "ctime": run.iso(status.st_ctime),
     }
-    if facts["type"] == "file" and (run.deep or status.st_size <= HASH_LIMIT):
+    if facts["type"] == "file" and (always or run.deep or status.st_size <= HASH_LIMIT):
         try:
             facts["sha256"] = run.sha256(path)
         except OSError as error:
