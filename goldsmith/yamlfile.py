@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -23,7 +23,7 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            key = self.construct_object(key_node, deep=True)
             if isinstance(key, (str, int)):
                 if key in seen:
                     raise yaml.constructor.ConstructorError(
@@ -95,7 +95,8 @@ def _explain(
 ) -> GoldsmithError:
     """The first of pydantic's complaints, as one of ours; the others are counted."""
     errors = error.errors()
-    first = errors[0]
+    # a mistyped name also leaves the right one missing: the typo is what the person has to see
+    first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
     location = tuple(part for part in first["loc"] if isinstance(part, (str, int)))
     known = location
     while known and known not in lines:
@@ -119,17 +120,18 @@ def _explain(
 
 
 def _fields(model: type[BaseModel], location: tuple[str | int, ...]) -> set[str]:
-    """The field names of the (sub)model that stands at `location`."""
+    """The field names, as the file has them, of the (sub)model that stands at `location`."""
     current: Any = model
     for part in location:
-        if not (isinstance(current, type) and issubclass(current, BaseModel)):
-            break  # a mapping's own key: its value's model is already `current`'s argument
-        info = current.model_fields.get(str(part))
-        current = info.annotation if info else None
-        for argument in getattr(current, "__args__", ()):
-            if isinstance(argument, type) and issubclass(argument, BaseModel):
-                current = argument
-                # dict[str, Model]: the next part of the location is the key
-                location = location[1:]
-                break
-    return set(current.model_fields) if isinstance(current, type) and issubclass(current, BaseModel) else set()
+        if _is_model(current):
+            info = current.model_fields.get(str(part))
+            current = info.annotation if info else None
+        else:  # a mapping or a list: the part is a key or an index of it
+            current = (get_args(current) or (None,))[-1]
+        if not _is_model(current) and type(None) in get_args(current):  # Model | None
+            current = next(one for one in get_args(current) if one is not type(None))
+    return {info.alias or name for name, info in current.model_fields.items()} if _is_model(current) else set()
+
+
+def _is_model(one: Any) -> bool:
+    return isinstance(one, type) and issubclass(one, BaseModel)

@@ -207,6 +207,13 @@ def update_error(output: str, keyrings: Sequence[str]) -> GoldsmithError:
             "debian-archive-keyring); where this system's is older than the image's release, install the newer "
             "release's debian-archive-keyring package, which is one file without dependencies",
         )
+    if absent := re.findall(r"The repository '\S+ (\S+) Release' does not have a Release file", output):
+        return GoldsmithError(
+            f"the mirror has no suite {', '.join(sorted(set(absent)))}",
+            where=where,
+            hint="correct base.suites in image.yml; a release that has left the mirrors needs its archive as the "
+            "machine's apt source",
+        )
     if re.search(r"isn't signed|is not signed|not available.*signature|signature.*(invalid|verified)|"
                  r"BADSIG|NOSPLIT|is no longer signed|OpenPGP signature", output):  # fmt: skip
         return GoldsmithError(
