@@ -56,9 +56,7 @@ def bundle(roles: Iterable[Role], want: Mapping[str, Any]) -> str:
     DEADLINE isn't a number.
     """
     deep = bool(want.get("deep"))
-    sources = {
-        path.name: path.read_text() for path in sorted(NODE.glob("*.py")) if path.name != "__init__.py"
-    }
+    sources = {path.name: path.read_text() for path in sorted(NODE.glob("*.py")) if path.name != "__init__.py"}
     parts = [
         {"name": name, "file": file, "function": function, "where": where,
          "deadline": DEADLINE * 12 if deep and name == "package_files" else DEADLINE}
@@ -99,7 +97,5 @@ def deadline(source: str, path: Path, deep: bool) -> float:
         return DEADLINE
     value = statement.value.value if isinstance(statement.value, ast.Constant) else None
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value <= LONGEST:
-        raise GoldsmithError(
-            f"a deadline is a number of seconds up to {LONGEST:g}", where=f"{path}:{statement.lineno}"
-        )
+        raise GoldsmithError(f"a deadline is a number of seconds up to {LONGEST:g}", where=f"{path}:{statement.lineno}")
     return float(value)

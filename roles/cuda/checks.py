@@ -20,7 +20,7 @@ def check(node: Node, lock: Lock, facts: Mapping[str, Any]) -> Iterator[Finding]
     common = {
         "node": node.name, "fact": "libcudart", "expected": " and ".join(expected),
         "source": f"images/{lock.image}/image.lock",
-        "evidence": tuple(one["path"] for one in facts["libraries"]),
+        "evidence": tuple(one["path"] for one in facts["libraries"]) or ("no libcudart.so.* found",),
     }  # fmt: skip
     missing = [one for one in expected if one not in versions]
     strange = [one for one in versions if one not in expected]

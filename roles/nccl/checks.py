@@ -68,7 +68,7 @@ def _matches_lock(
                 expected=f"NCCL {version}, sha256 {files[path][1][:12]}, of {files[path][2]}",
                 actual=f"NCCL {said}, sha256 {library['sha256'][:12]}", since=library["since"],
                 evidence=(*evidence, f"{library['size']} bytes, in the package {files[path][0]}",
-                          f"changed {library['mtime']}, whatever dpkg says of {files[path][2]}"), **common,
+                          f"there since {library['since']}, whatever dpkg says of {files[path][2]}"), **common,
             )  # fmt: skip
         elif library["version"] != version:
             yield Finding(severity=Severity.FAIL, fact=path, expected=f"NCCL {version}", actual=f"NCCL {said}",

@@ -84,7 +84,7 @@ def walk(run: Any) -> tuple[bool, list[str]]:
 
 
 def describe(run: Any, path: str, links: set[str]) -> dict[str, Any]:
-    """{path, links, size, mtime, sha256, version, error}. version is what the library itself answers.
+    """{path, links, size, since, sha256, version, asked, error}. version is what the library itself answers.
 
     A library that others than root may replace isn't loaded (we are root): then version is that of the text
     inside it, and `asked` is False.
@@ -92,7 +92,8 @@ def describe(run: Any, path: str, links: set[str]) -> dict[str, Any]:
     facts: dict[str, Any] = {"path": path, "links": sorted(links - {path}), "version": None, "error": None}
     try:
         status = os.stat(run.path(path))
-        facts.update(size=status.st_size, mtime=run.iso(status.st_mtime), sha256=run.sha256(path))
+        # ctime: since when it is here; a copied file may keep the time of another
+        facts.update(size=status.st_size, since=run.iso(status.st_ctime), sha256=run.sha256(path))
         facts["asked"] = safe(run.path(path))
         if not facts["asked"]:
             with open(run.path(path), "rb") as file:

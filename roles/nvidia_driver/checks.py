@@ -45,7 +45,8 @@ def loaded_libraries(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _paths(facts: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(one["path"] for one in facts["libraries"] if not one["compat"])
+    paths = tuple(one["path"] for one in facts["libraries"] if not one["compat"])
+    return paths or ("no libcuda.so.* or libnvidia-ml.so.* in the system's folders",)
 
 
 def _one_library_version(node: Node, versions: list[str], facts: Mapping[str, Any]) -> Iterator[Finding]:

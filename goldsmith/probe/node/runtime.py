@@ -248,9 +248,7 @@ def groups_of_session(session: int) -> Iterable[int]:
     """The process groups of a session: a command of a part has a group of its own (run.py)."""
     for name in os.listdir("/proc") if os.path.isdir("/proc/self") else []:
         if name.isdigit():
-            with contextlib.suppress(OSError, ValueError, IndexError), open(
-                "/proc/" + name + "/stat"
-            ) as file:
+            with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/" + name + "/stat") as file:
                 # pid (comm) state ppid pgrp session …: comm may hold blanks and brackets
                 fields = file.read().rsplit(")", 1)[1].split()
                 if int(fields[3]) == session:

@@ -99,9 +99,7 @@ def sysctl_path(key: str) -> str:
 def module_facts(run: Run) -> dict[str, Any]:
     """name → whether it is loaded (or built in), its parameters that can be read, and who blacklists it."""
     running = (run.read("/proc/sys/kernel/osrelease") or os.uname().release).strip()
-    built_in = {
-        module_name(line) for line in (run.read(f"/lib/modules/{running}/modules.builtin") or "").split()
-    }
+    built_in = {module_name(line) for line in (run.read(f"/lib/modules/{running}/modules.builtin") or "").split()}
     rules = [
         (path, run.read(path) or "") for folder in MODPROBE for path in run.glob(folder + "/*.conf")
     ]  # fmt: skip
