@@ -77,7 +77,12 @@ def manifest(plan: Plan, probe: Probe, packed: Packed, key: str) -> dict[str, An
         if name in lock.packages
     }
     files = {
-        path: {name: found.get(name) for name in ("sha256", "mode", "owner", "group")}
+        path: {
+            "sha256": found["sha256"],
+            "mode": f"{found['mode']:04o}",
+            "owner": found["owner"],
+            "group": found["group"],
+        }
         for path, found in sorted(probe.part("files").items())
     }
     return {
@@ -96,9 +101,20 @@ def manifest(plan: Plan, probe: Probe, packed: Packed, key: str) -> dict[str, An
         },
         "packages": packages,
         "files": files,
-        "units": dict(sorted(probe.part("units").items())),
+        "units": _lasting(probe.part("units")),
         # every role's own facts: module versions, the library's answer, environments and their wheels
-        "roles": {role.name: dict(probe.part(f"role.{role.name}")) for role in plan.roles},
-        "os": dict(probe.part("os")),
-        "kernel": dict(probe.part("kernel")),
+        "roles": {role.name: _lasting(probe.part(f"role.{role.name}")) for role in plan.roles},
+        "os": _lasting(probe.part("os")),
+        "kernel": _lasting(probe.part("kernel")),
     }
+
+
+# Facts of the machine and the minute that built it, not of the image.
+_PASSING = ("running", "since", "mtime", "ctime", "boot_id", "uptime_s", "hostname", "cmdline", "reboot")
+
+
+def _lasting(facts: Any) -> Any:
+    """The facts without those that another build of the same image would have otherwise."""
+    if isinstance(facts, Mapping):
+        return {str(key): _lasting(value) for key, value in facts.items() if key not in _PASSING}
+    return [_lasting(one) for one in facts] if isinstance(facts, (list, tuple)) else facts
