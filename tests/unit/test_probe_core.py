@@ -182,6 +182,12 @@ def test_sysctls(tmp_path: Path) -> None:
     }
 
 
+def test_the_real_proc_can_be_read() -> None:
+    """/proc/sys refuses large buffers: for a while every sysctl was `absent`."""
+    assert (Run().read("/proc/sys/kernel/osrelease") or "").strip() == os.uname().release
+    assert system.sysctl_facts(Run(want={"sysctls": ["kernel.ostype"]}))["kernel.ostype"]["value"] == "Linux"
+
+
 def test_modules_with_parameters_and_blacklists(tmp_path: Path) -> None:
     kernel_tree(tmp_path, "6.1", [], [])
     lay(tmp_path, {

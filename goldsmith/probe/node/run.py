@@ -101,8 +101,15 @@ class Run:
         Raises PermissionError: what can't be read is unknown, which isn't the same as absent.
         """
         try:
-            with open(self.path(path), "rb") as file:
-                return file.read(limit).decode("utf-8", "replace")
+            text = b""
+            with open(self.path(path), "rb", buffering=0) as file:
+                # by pieces: /proc/sys refuses (ENOMEM) to be read into a buffer of 4 MiB or more
+                while len(text) < limit:
+                    piece = file.read(min(limit - len(text), 1 << 16))
+                    if not piece:
+                        break
+                    text += piece
+            return text.decode("utf-8", "replace")
         except PermissionError:
             raise
         except OSError:
