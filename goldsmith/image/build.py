@@ -15,7 +15,7 @@ from goldsmith import atomic, process
 from goldsmith.converge.run import converge_tree
 from goldsmith.errors import GoldsmithError
 from goldsmith.holding import holding
-from goldsmith.image import identity
+from goldsmith.image import identity, processes
 from goldsmith.image.artifact import MANIFEST, ROOTFS, Artifact, read_artifact
 from goldsmith.image.base import base_path, make_base
 from goldsmith.image.manifest import manifest, read_back
@@ -63,6 +63,8 @@ def build(project: Path, image: str, output: Path | None = None) -> Artifact:
         try:
             return _build(project, plan, base, making, output, key)
         finally:
+            # an interrupted converge may leave a command running in the tree; systemd-nspawn ends it on SIGTERM
+            processes.stop(processes.find(f"--directory={making / 'tree'}"), patience=10)
             remove_tree(making, state)
 
 

@@ -20,10 +20,11 @@ from typing import Any
 
 from goldsmith import process
 from goldsmith.errors import GoldsmithError
+from goldsmith.image import processes
 from goldsmith.image.artifact import Artifact
+from goldsmith.image.processes import Process
 from goldsmith.image.removal import remove_tree
-from goldsmith.lab import keys, network, node, pool, processes, state, trees
-from goldsmith.lab.processes import Process
+from goldsmith.lab import keys, network, node, pool, state, trees
 from goldsmith.lab.settings import LabSettings
 from goldsmith.lab.state import LabState, Lower, NodeState, Running
 from goldsmith.progress import console, step

@@ -14,9 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from goldsmith.errors import GoldsmithError
+from goldsmith.image import processes
+from goldsmith.image.processes import Process
 from goldsmith.image.tree import Tree
-from goldsmith.lab import cgroups, identity, processes
-from goldsmith.lab.processes import Process
+from goldsmith.lab import cgroups, identity
 from goldsmith.lab.settings import LabSettings
 
 # Words of this constant are only ever arguments: groups to join up to `--`, overlay options, mount point,

@@ -7,9 +7,9 @@ import sys
 import time
 
 from goldsmith.errors import GoldsmithError
-from goldsmith.lab import processes
+from goldsmith.image import processes
+from goldsmith.image.processes import Process
 from goldsmith.lab.node import console_tail
-from goldsmith.lab.processes import Process
 from goldsmith.lab.settings import LabSettings
 
 # Its arguments: the marker, folder, address, port.

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from goldsmith import atomic
 from goldsmith.errors import GoldsmithError
-from goldsmith.lab.processes import Process
+from goldsmith.image.processes import Process
 from goldsmith.lab.settings import LabSettings
 
 # What a node's writable layer lies on: the golden image, or the base system that `deploy` converges.

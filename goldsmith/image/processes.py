@@ -1,4 +1,4 @@
-"""The lab's processes: started to outlive us, remembered so that a recycled process id is never killed."""
+"""Processes that outlive us, remembered so that a recycled process id is never killed; and finding lost ones."""
 
 from __future__ import annotations
 
