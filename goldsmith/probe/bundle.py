@@ -51,8 +51,10 @@ def part_name(role: str) -> str:
 def bundle(roles: Iterable[Role], want: Mapping[str, Any]) -> str:
     """The script. It prints one JSON document as the last line of its stdout, whatever happens on the node.
 
-    want: target, deep, files, secret_files, units, sysctls, modules, package_files, parts, variables
-    (docs/probe.md); each may be missing. Raises GoldsmithError for a probe.py that isn't Python or whose
+    want, each key may be missing: `target` (live or image), `deep`, `parts` (names: run these alone), `variables`
+    (role → its variables), and what to look at: `files` (path → expected sha256 or null), `secret_files` (paths),
+    `units`, `sysctls`, `modules` (names), `package_files` and, of those, `hash_always` (paths).
+    Raises GoldsmithError for a probe.py that isn't Python 3.8, or whose
     DEADLINE isn't a number.
     """
     deep = bool(want.get("deep"))

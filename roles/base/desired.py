@@ -37,7 +37,10 @@ def desired(node: Node, lock: Lock) -> Iterator[Resource]:
     yield _before("/etc/apt/preferences.d/90-goldsmith", "preferences", pool=pool)
     yield _before("/etc/apt/apt.conf.d/90goldsmith", "apt.conf", timeout=timeout)
     # a second source is how a same-named, higher package came to working clusters (C1, C5)
-    yield File("/etc/apt/sources.list", _header() + "# goldsmith.sources is the one source.\n", before_packages=True)
+    none = _header() + "# goldsmith.sources is the one source.\n"
+    yield File("/etc/apt/sources.list", none, before_packages=True)
+    # … and where Debian's installer and cloud images write them
+    yield File("/etc/apt/sources.list.d/debian.sources", none, before_packages=True)
     yield _before("/etc/needrestart/conf.d/90-goldsmith.conf", "needrestart.conf")
     for name in AUTOMATIC:
         yield Unit(name, "masked", before_packages=True)

@@ -135,6 +135,8 @@ def test_package_files_are_hashed_up_to_the_limit_and_all_when_deep(
     facts = files.package_file_facts(FakeRun(tmp_path, want))
     assert facts["/lib/small.so"]["sha256"] == hashlib.sha256(b"1").hexdigest()
     assert facts["/lib/large.so"]["size"] == 2 and "sha256" not in facts["/lib/large.so"]
+    named = files.package_file_facts(FakeRun(tmp_path, {**want, "hash_always": ["/lib/large.so"]}))
+    assert "sha256" in named["/lib/large.so"]
     assert facts["/lib/link.so"]["type"] == "link" and facts["/lib/gone.so"] == {"type": "absent"}
     assert "sha256" in files.package_file_facts(FakeRun(tmp_path, {**want, "deep": True}))["/lib/large.so"]
 

@@ -107,8 +107,8 @@ def test_base_promises_apt_before_the_packages() -> None:
     assert desired.files["/etc/apt/keyrings/goldsmith.asc"].content == "a public key\n"
     pin = desired.files["/etc/apt/preferences.d/90-goldsmith"].content
     assert "Package: *\nPin: release o=goldsmith,n=lab\nPin-Priority: 1001\n" in pin
-    for line in desired.files["/etc/apt/sources.list"].content.splitlines():
-        assert line.startswith("#")
+    for path in ("/etc/apt/sources.list", "/etc/apt/sources.list.d/debian.sources"):
+        assert all(line.startswith("#") for line in desired.files[path].content.splitlines())
     masked = [unit for unit in desired.units.values() if unit.state == "masked"]
     assert {unit.name for unit in masked} >= {"apt-daily.timer", "apt-daily-upgrade.service"}
     assert all(unit.before_packages for unit in masked)
