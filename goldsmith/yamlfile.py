@@ -113,6 +113,9 @@ def _explain(
         what = first["msg"].removeprefix("Value error, ")
         if not isinstance(first["input"], (dict, list)):
             what += f", got {first['input']!r}"
+        if first["type"] == "string_type" and isinstance(first["input"], (int, float)):
+            # 12.10 would come out as 12.1
+            hint = "YAML reads that as a number: put it in quotes"
     if len(errors) > 1:
         hint = f"{hint}{'; ' if hint else ''}{len(errors) - 1} more error(s) in this file"
     field = ".".join(map(str, location)) or "the file"

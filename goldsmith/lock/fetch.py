@@ -50,7 +50,7 @@ def fetch(apt: Apt, wanted: Sequence[Wanted], incoming: Path, say: Say) -> list[
             output = _download(apt, left, incoming, say)
         finally:  # after Ctrl-C, too: what is whole needn't be fetched again
             left = [one for number, one in enumerate(left) if not _take(one, incoming / f"{number}.deb")]
-    if left and len(left) == len(wanted) and not re.search(r"\b404\b|Hash Sum|File not found", output):
+    if left and len(left) == len(wanted) and not re.search(r"\b404\b|Hash Sum|No such file", output):
         errors = [line for line in output.splitlines() if line.startswith("E:")]
         raise GoldsmithError(
             "no package could be fetched:\n  " + "\n  ".join(errors[:4]),

@@ -6,11 +6,13 @@ A lock that fits its image is kept as it is: packages move only when image.yml's
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from urllib.parse import quote
 
 from goldsmith import atomic
 from goldsmith.errors import GoldsmithError
@@ -231,7 +233,8 @@ def _fetch(pool: Pool, lacking: Sequence[LockedPackage], apt: Apt) -> None:
     size = sum(one.size for one in lacking)
     by_hash = {one.sha256: one for one in lacking}
     wanted = [
-        Wanted(f"{_uri(apt, one)}/{one.filename}", pool.path(one), one.sha256, one.size)
+        # a file name may have %3a in it for an epoch's colon, which isn't an escape of the address
+        Wanted(f"{_uri(apt, one)}/{quote(one.filename, safe='/+:~')}", pool.path(one), one.sha256, one.size)
         for one in by_hash.values()
     ]
     with step(f"fetch {len(lacking)} packages, {size / 1e6:.0f} MB") as current:
@@ -250,7 +253,8 @@ def _uri(apt: Apt, package: LockedPackage) -> str:
     security = package.origin.endswith("-security")
     for source in apt.sources:
         if source.suite.endswith(("-security", "/updates")) == security:
-            return source.uri.rstrip("/")
+            # apt doesn't copy what a file: URI names, it uses it where it lies
+            return re.sub(r"^file:", "copy:", source.uri).rstrip("/")
     raise GoldsmithError(f"no suite of the image is where {package.name} comes from", where=package.origin)
 
 

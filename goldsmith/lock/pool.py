@@ -172,8 +172,12 @@ class Pool:
         (folder / "Release").write_text(done.out)
 
 
-# Contents=false: listing every deb's files took 18 s of 19 for 268 packages, and nobody asked for the list
-_LEAN = [f"-oAPT::FTPArchive::{name}=false" for name in ("MD5", "SHA1", "SHA512", "Contents")]
+# Contents: listing every deb's files took 18 s of 19 for 268 packages, and nobody asked for the list.
+# AlwaysStat: without it the database is believed though a deb has been replaced by another of the same name.
+_LEAN = [
+    *(f"-oAPT::FTPArchive::{name}=false" for name in ("MD5", "SHA1", "SHA512", "Contents")),
+    "-oAPT::FTPArchive::AlwaysStat=true",
+]
 
 
 def _locked(lock: Lock) -> set[tuple[str, str, str, str]]:

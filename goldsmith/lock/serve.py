@@ -30,13 +30,19 @@ class _Handler(SimpleHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def send_head(self) -> BytesIO | BinaryIO | None:
-        root = Path(self.directory).resolve()
-        path = Path(self.translate_path(self.path))
-        hidden = any(part.startswith(".") for part in path.relative_to(self.directory).parts)
-        if hidden or not path.resolve().is_relative_to(root) or not path.is_file():
+        if not self._allowed():
             self.send_error(HTTPStatus.NOT_FOUND)
             return None
         return super().send_head()
+
+    def _allowed(self) -> bool:
+        path = Path(self.translate_path(self.path))
+        try:
+            hidden = any(part.startswith(".") for part in path.relative_to(self.directory).parts)
+            inside = path.resolve().is_relative_to(Path(self.directory).resolve())
+            return inside and not hidden and not self.path.endswith("/") and path.is_file()
+        except (ValueError, OSError):  # a zero byte, a name that is too long
+            return False
 
     def log_message(self, format: str, *args: Any) -> None:
         """Quiet: a deploy is thousands of requests."""

@@ -63,6 +63,7 @@ def test_places_name_line_and_field(tmp_path: Path) -> None:
         (GOOD.replace("version: 2.22.3", "versoin: 2.22.3"), 5, "no such field", "did you mean version"),
         (GOOD.replace("families:", "famlies:"), 2, "no such field", "did you mean families"),
         (GOOD.replace("    version: 2.22.3\n", ""), 3, "is missing", ""),
+        (GOOD.replace("2.22.3", "12.10"), 5, "string", "put it in quotes"),
         (GOOD + "name: twice\n", 12, "for the second time", ""),
         ("name: [\n", 2, "not valid YAML", ""),
         ("", 1, "is missing", ""),
