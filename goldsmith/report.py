@@ -50,7 +50,8 @@ def audit_text(audit: Audit, width: int = WIDTH, *, color: bool = False) -> str:
     """The report as text, without colour codes unless asked."""
     console = Console(width=width, record=True, force_terminal=color, no_color=not color, file=StringIO(), highlight=False)
     console.print(audit_view(audit))
-    return console.export_text(styles=color)
+    # rich fills lines up to the width; in a log or a mail that is only in the way
+    return "".join(f"{line.rstrip()}\n" for line in console.export_text(styles=color).splitlines())
 
 
 def audit_svg(audit: Audit, width: int = WIDTH) -> str:

@@ -1,0 +1,5 @@
+"""`python -m goldsmith` is `goldsmith`."""
+
+from goldsmith.cli import main
+
+main()
