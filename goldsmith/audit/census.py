@@ -14,8 +14,9 @@ from goldsmith.model.probe import Probe
 
 # What rightly differs between two nodes that are the same: names, times, and what is the node's own.
 _OWN = frozenset({"hostname", "boot_id", "uptime_s", "mtime", "ctime", "since", "started", "seconds", "inode"})
-# Variables may make a file each node's own (addresses): its content is judged against the lock, not a neighbour.
-_NOT_COUNTED = frozenset({"units.*.sub", "units.*.result", "units.*.active"})
+# How a unit came to its state: a timer that was stopped and then masked has a history, but is the same as one that
+# never ran. Whether it is active counts.
+_HISTORY = {"units": frozenset({"sub", "result", "condition"})}
 
 
 def facts_of(probe: Probe) -> dict[str, str]:
@@ -23,7 +24,7 @@ def facts_of(probe: Probe) -> dict[str, str]:
     found: dict[str, str] = {}
     for part, facts in probe.facts.items():
         for path, value in _flatten(facts, (part,)):
-            if not _OWN & set(path):
+            if not (_OWN | _HISTORY.get(part, frozenset())) & set(path):
                 found[" ".join(path)] = value
     return found
 
@@ -32,8 +33,19 @@ def _flatten(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from _flatten(item, (*path, str(key)))
+    elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+        for number, item in enumerate(value):
+            yield from _flatten(item, (*path, _name(item, number)))
     else:
         yield path, value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+def _name(item: Any, number: int) -> str:
+    """What a list's item is called: by what it says of itself, so that one more item doesn't shift the others."""
+    for key in ("path", "file", "name"):
+        if isinstance(item, Mapping) and isinstance(item.get(key), str):
+            return str(item[key])
+    return str(number)
 
 
 def fingerprint(probe: Probe) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from goldsmith import File, Finding, Node, Package, Severity
-from goldsmith.audit.census import census, fingerprint
+from goldsmith.audit.census import census, facts_of, fingerprint
 from goldsmith.audit.findings import judge
 from goldsmith.audit.fold import fold_findings
 from goldsmith.audit.run import Audit
@@ -15,6 +15,7 @@ from goldsmith.fleet.answer import Answer
 from goldsmith.fleet.saved import read_saved, save
 from goldsmith.model.desired import gather
 from goldsmith.model.finding import worst
+from goldsmith.model.probe import Probe
 from goldsmith.plan import Plan
 from goldsmith.report import audit_json, audit_svg, audit_text
 from goldsmith.role import Role
@@ -112,6 +113,23 @@ def test_own_facts_don_t_count() -> None:
     one = probe("a", os={"hostname": "a", "boot_id": "1", "uptime_s": 1}, files={"/x": {"mtime": "1", "ctime": "2"}})
     two = probe("b", os={"hostname": "b", "boot_id": "2", "uptime_s": 9}, files={"/x": {"mtime": "3", "ctime": "4"}})
     assert fingerprint(one) == fingerprint(two) and census([one, two], {}) == []
+
+
+def test_items_of_lists_are_named_by_themselves() -> None:
+    def nccl(*libraries: str) -> Probe:
+        return probe("n", **{"role.nccl": {"libraries": [{"path": path, "size": 1, "mtime": path} for path in libraries]}})
+
+    facts = facts_of(nccl("/a", "/b"))
+    assert facts == {f"role.nccl libraries {path} {key}": value
+                     for path in ("/a", "/b") for key, value in (("path", path), ("size", "1"))}  # fmt: skip
+    assert set(facts_of(nccl("/0", "/a", "/b"))) > set(facts)
+
+
+def test_a_units_history_doesn_t_count() -> None:
+    unit = {"load": "masked", "state": "masked", "active": "inactive", "sub": "dead", "result": "success"}
+    one, two = probe("a", units={"x.timer": unit}), probe("b", units={"x.timer": {**unit, "result": "resources"}})
+    assert fingerprint(one) == fingerprint(two)
+    assert fingerprint(one) != fingerprint(probe("b", units={"x.timer": {**unit, "active": "failed"}}))
 
 
 def torch(node: str, since: str = "", version: str = "2.5.1-1") -> Finding:

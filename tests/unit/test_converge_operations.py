@@ -40,7 +40,9 @@ def test_reloads_once_and_only_where_something_runs() -> None:
 def test_units() -> None:
     masked = Unit("apt-daily.timer", "masked")
     assert systemd.commands(masked, "static", "image") == ["systemctl --root=/ mask apt-daily.timer"]
-    assert systemd.commands(masked, "static", "live") == ["systemctl mask --now apt-daily.timer"]
+    stop, mask, forget = systemd.commands(masked, "static", "live")
+    assert stop.startswith("systemctl stop apt-daily.timer") and mask == "systemctl mask apt-daily.timer"
+    assert forget.startswith("systemctl reset-failed")
     enabled = systemd.commands(Unit("chrony.service", "enabled"), "masked", "live")
     assert enabled[0] == "systemctl unmask chrony.service" and enabled[-1] == "systemctl start chrony.service"
     assert systemd.commands(Unit("c.service", "enabled", running=False), "disabled", "live") == [

@@ -24,7 +24,14 @@ def commands(unit: Unit, found: str, target: Target) -> list[str]:
         systemctl, now = "systemctl", " --now"
     match unit.state:
         case "masked":
-            return [f"{systemctl} mask{now} {name}"]
+            if target == "image":
+                return [f"{systemctl} mask {name}"]
+            # stopped first: a timer whose service is masked already fails, and stays `failed` for good
+            return [
+                f"systemctl stop {name} 2>/dev/null || :",
+                f"systemctl mask {name}",
+                f"systemctl reset-failed {name} 2>/dev/null || :",
+            ]
         case "disabled":
             return [f"{systemctl} disable{now} {name}"]
         case "enabled":
