@@ -73,16 +73,19 @@ def _packages(desired: Desired, probe: Probe) -> Iterator[Difference]:
         if found is None:
             yield Difference("packages", name, package.version, "not installed")
         elif found["version"] != package.version or found["status"][1:2] != "i":
+            evidence = [f"dpkg says {found['status'].strip()} {name} {found['version']}"]
+            if package.held and not found["held"]:
+                evidence.append("and it isn't held any more")
             state = "" if found["status"][1:2] == "i" else f" ({_DPKG_STATE.get(found['status'][1:2], 'broken')})"
             yield Difference(
                 "packages",
                 name,
                 package.version,
                 found["version"] + state,
-                evidence=(f"dpkg says {found['status'].strip()} {name} {found['version']}",),
+                evidence=tuple(evidence),
                 since=found.get("since", ""),
             )
-        if found is not None and package.held and not found["held"]:
+        elif package.held and not found["held"]:
             yield Difference(
                 "holds", name, "held", "not held", Severity.WARN, evidence=(f"no hold on {name} in dpkg's status",)
             )

@@ -5,7 +5,7 @@ Deploy, build and audit all start from here; so they can't disagree about what a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,13 @@ class Plan:
         elif kind == "modules":
             key = key.split(" ")[0].replace("-", "_")
         return self.desired.owner.get((kind, key), self.roles[0].name if self.roles else "goldsmith")
+
+    def promised(self) -> Iterator[tuple[str, str]]:
+        """(part of the probe, key) of everything that is compared with a promise."""
+        desired = self.desired
+        for kind in ("packages", "files", "units", "modules", "sysctls"):
+            yield from ((kind, key) for key in getattr(desired, kind))
+        yield from (("package_files", path) for one in desired.packages.values() for path in one.files)
 
     def _told(self, role: Role) -> dict[str, Any]:
         spec = role.argument_spec()

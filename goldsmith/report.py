@@ -89,7 +89,7 @@ def _told(one: Folded) -> RenderableType:
         (finding.check, "cyan"),
     )  # fmt: skip
     body = Table.grid(padding=(0, 1))
-    body.add_column(style="dim", no_wrap=True)
+    body.add_column(style="dim", no_wrap=True, min_width=5)
     body.add_column(overflow="fold")
     fact = Text(finding.fact)
     if finding.expected or finding.actual:
@@ -98,7 +98,7 @@ def _told(one: Folded) -> RenderableType:
         fact.append(", found ")
         fact.append(finding.actual or "-", style="red" if finding.severity is Severity.FAIL else "yellow")
     body.add_row("", fact)
-    for line in finding.evidence and one.evidence:
+    for line in one.evidence:
         body.add_row("", Text(line, style="dim"))
     if one.since:
         body.add_row("since", Text(one.since))

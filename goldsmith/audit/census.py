@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -54,29 +54,31 @@ def fingerprint(probe: Probe) -> str:
     return sha256(text.encode()).hexdigest()[:12]
 
 
-def census(probes: Iterable[Probe], told: Mapping[str, set[str]], most: int = 20) -> list[Finding]:
+def census(probes: Iterable[Probe], judged: Collection[str] = (), most: int = 20) -> list[Finding]:
     """Findings about facts in which nodes differ from the majority.
 
-    told: node → facts that are already findings of it (a package that differs from the lock needn't be told
-    twice). Fewer than three nodes have no majority: then each group is named, and none is called the odd one.
+    judged: beginnings of facts that were compared with a promise already (`packages libnccl2`, `role.nccl`).
+    most: how many facts at most; a node of another distribution differs in thousands. Fewer than three nodes have no majority: then each group is named, and none is called the odd one.
     """
     probes = list(probes)
     if len(probes) < 2:
         return []
     all_facts = {probe.node: facts_of(probe) for probe in probes}
+    done = {f"{one} " for one in judged}
     paths = sorted({path for facts in all_facts.values() for path in facts})
     findings: list[Finding] = []
     for path in paths:
         values = {node: facts.get(path, "absent") for node, facts in all_facts.items()}
         counts = Counter(values.values())
-        if len(counts) == 1:
+        if len(counts) == 1 or _judged(path, done):
             continue
+        if most == 0:
+            break
+        most -= 1
         common, number = counts.most_common(1)[0]
         split = number * 2 <= len(probes)
         for node, value in values.items():
             if value == common and not split:
-                continue
-            if any(word in path for word in told.get(node, ())):
                 continue
             expected = "all the same" if split else f"{_short(common)} (as on {number} of {len(probes)} nodes)"
             findings.append(
@@ -86,7 +88,13 @@ def census(probes: Iterable[Probe], told: Mapping[str, set[str]], most: int = 20
                     remedy="the lock doesn't say which is right; if it should, let a role promise it",
                 )
             )  # fmt: skip
-    return findings[: most * len(probes)]
+    return findings
+
+
+def _judged(path: str, done: Collection[str]) -> bool:
+    """Whether the fact, or something that it is part of, is among `done` (each ends in a space)."""
+    words = f"{path} ".split(" ")
+    return any(" ".join(words[:number]) + " " in done for number in range(1, len(words)))
 
 
 def _short(value: str, most: int = 60) -> str:

@@ -17,6 +17,7 @@ from goldsmith.inventory.site import Site
 from goldsmith.model.finding import Finding, Severity, worst
 from goldsmith.model.node import Node
 from goldsmith.plan import Plan, plan_node
+from goldsmith.probe.bundle import part_name
 
 
 @dataclass(frozen=True)
@@ -100,14 +101,17 @@ def _ask(
 
 
 def _census(plans: dict[str, Plan], answers: Sequence[Answer], findings: list[Finding]) -> list[Finding]:
-    """Between nodes of the same image; each image's nodes are their own crowd."""
-    told: dict[str, set[str]] = {}
-    for finding in findings:
-        told.setdefault(finding.node, set()).update({finding.fact, *finding.fact.split()})
+    """Between nodes of the same image; each image's nodes are their own crowd.
+
+    What a role promises was compared with the promise already, and what a role has told of any node explains
+    what else its probe saw there (an edited nccl.conf: its keys): the census is about the rest.
+    """
     found: list[Finding] = []
     for image in sorted({plan.node.image for plan in plans.values()}):
-        probes = [one.probe for one in answers if one.probe and plans[one.node].node.image == image]
-        found += census(probes, told)
+        crowd = {name: plan for name, plan in plans.items() if plan.node.image == image}
+        judged = {f"{kind} {key}" for plan in crowd.values() for kind, key in plan.promised()}
+        judged |= {part_name(one.check.split(".")[0]) for one in findings if one.node in crowd}
+        found += census([one.probe for one in answers if one.probe and one.node in crowd], judged)
     return found
 
 
