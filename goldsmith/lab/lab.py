@@ -228,7 +228,8 @@ def _start(settings: LabSettings, lab: LabState, wanted: Mapping[str, Lower]) ->
         return
 
     def undo() -> None:
-        _stop(settings, lab, list(started))
+        # a systemd that is still booting doesn't hear the request, and there is nothing on its disk to lose
+        _stop(settings, lab, list(started), patience=2)
 
     with step(f"boot {_list(idle)}") as current, _stopping_on_error(undo):
         for name in idle:
@@ -301,8 +302,10 @@ def _runs(lab: LabState, name: str) -> bool:
     return bool(known and known.running and known.running.process.alive)
 
 
-def _stop(settings: LabSettings, lab: LabState, names: Sequence[str]) -> None:
+def _stop(settings: LabSettings, lab: LabState, names: Sequence[str], patience: float = 20) -> None:
     """Shut nodes down in order, all at once, by what the state says and by what the process table says.
+
+    patience: seconds they have for it; then they are killed.
 
     On SIGTERM systemd-nspawn asks the node's PID 1 for an orderly end; killed, it takes the node with it. The
     node's overlay goes with its mount namespace.
@@ -312,7 +315,7 @@ def _stop(settings: LabSettings, lab: LabState, names: Sequence[str]) -> None:
         known = lab.nodes.get(name)
         recorded = [known.running.process] if known and known.running else []
         found |= {one.pid: one for one in [*recorded, *processes.find(node.marker(settings, name))]}
-    processes.stop(list(found.values()), patience=20)
+    processes.stop(list(found.values()), patience=patience)
     for name in names:
         node.clear(settings, name)
         if name in lab.nodes:

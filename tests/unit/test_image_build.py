@@ -1,0 +1,100 @@
+"""Packing, artifacts, and the key that decides whether an image is built again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from goldsmith.compare import Difference
+from goldsmith.errors import GoldsmithError
+from goldsmith.image.artifact import MANIFEST, ROOTFS, read_artifact
+from goldsmith.image.build import sources_digest
+from goldsmith.image.manifest import sentence, strangers
+from goldsmith.image.pack import file_digest, pack, unpack
+
+pytestmark = pytest.mark.skipif(not shutil.which("zstd"), reason="zstd isn't installed")
+
+
+def make_tree(folder: Path, stamp: int) -> Path:
+    (folder / "etc").mkdir(parents=True)
+    (folder / "etc/b").write_text("b")
+    (folder / "etc/a").write_text("a")
+    (folder / "etc/link").symlink_to("/etc/a")
+    for path in (folder / "etc/a", folder / "etc/b", folder / "etc", folder):
+        os.utime(path, (stamp, stamp))
+    os.utime(folder / "etc/link", (stamp, stamp), follow_symlinks=False)
+    return folder
+
+
+def test_the_same_tree_packs_to_the_same_bytes_whenever_it_was_made(tmp_path: Path) -> None:
+    packed = [
+        pack(make_tree(tmp_path / name, stamp), tmp_path / f"{name}.zst", 1_700_000_000, lambda _: None)
+        for name, stamp in (("x", 1_800_000_000), ("y", 1_900_000_000))
+    ]
+    assert packed[0] == packed[1]
+    assert packed[0].sha256 == file_digest(tmp_path / "x.zst")
+    assert packed[0].size == (tmp_path / "x.zst").stat().st_size
+
+
+def test_what_is_packed_unpacks(tmp_path: Path) -> None:
+    pack(make_tree(tmp_path / "x", 1_800_000_000), tmp_path / "x.zst", 1_700_000_000, lambda _: None)
+    unpack(tmp_path / "x.zst", tmp_path / "z")
+    assert (tmp_path / "z/etc/b").read_text() == "b"
+    assert os.readlink(tmp_path / "z/etc/link") == "/etc/a"
+    assert (tmp_path / "z/etc/b").stat().st_mtime == 1_700_000_000
+
+
+def test_a_tree_that_isnt_there_fails_with_tars_words(tmp_path: Path) -> None:
+    with pytest.raises(GoldsmithError, match=r"`tar` failed"):
+        pack(tmp_path / "none", tmp_path / "x.zst", 0, lambda _: None)
+
+
+def write_artifact(folder: Path, content: bytes = b"rootfs") -> None:
+    (folder / ROOTFS).write_bytes(content)
+    rootfs = {"file": ROOTFS, "size": len(content), "sha256": sha256(content).hexdigest(), "tree_sha256": "t"}
+    (folder / MANIFEST).write_text(json.dumps({"schema": 1, "image": "lab", "key": "k", "rootfs": rootfs}))
+
+
+def test_an_artifact_is_what_its_manifest_says_or_an_error(tmp_path: Path) -> None:
+    with pytest.raises(GoldsmithError, match="no built image"):
+        read_artifact(tmp_path)
+    write_artifact(tmp_path)
+    assert read_artifact(tmp_path).key == "k"
+    (tmp_path / ROOTFS).write_bytes(b"rootfz")  # the same size: only the digest tells
+    assert read_artifact(tmp_path, verify=False).image == "lab"
+    with pytest.raises(GoldsmithError, match="isn't what its manifest says"):
+        read_artifact(tmp_path)
+    (tmp_path / MANIFEST).write_text("[]")
+    with pytest.raises(GoldsmithError, match="not a manifest"):
+        read_artifact(tmp_path)
+
+
+def test_a_sources_digest_sees_names_and_content_not_compiled_files(tmp_path: Path) -> None:
+    (tmp_path / "r/templates").mkdir(parents=True)
+    (tmp_path / "r/desired.py").write_text("1")
+    first = sources_digest(tmp_path / "r")
+    (tmp_path / "r/__pycache__").mkdir()
+    (tmp_path / "r/__pycache__/x.pyc").write_text("x")
+    assert sources_digest(tmp_path / "r") == first
+    (tmp_path / "r/templates/x.j2").write_text("x")
+    assert sources_digest(tmp_path / "r") != first
+
+
+def test_a_package_that_the_lock_lacks_is_named() -> None:
+    installed = {
+        "a": {"version": "1", "status": "ii "},
+        "b": {"version": "2", "status": "ii "},
+        "c": {"version": "3", "status": "rc "},
+    }
+    assert strangers({"a": None}, installed) == ["packages b: not in the lock, found 2"]
+
+
+def test_a_difference_is_one_line() -> None:
+    assert sentence(Difference("packages", "linux-image", "6.12", "not installed")) == (
+        "packages linux-image: expected 6.12, found not installed"
+    )
