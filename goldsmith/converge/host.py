@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from functools import cache
 from pathlib import Path
 
-from pyinfra import host, state
+from pyinfra import host, logger, state
+from pyinfra.api import FunctionCommand
+from pyinfra.api.command import PyinfraCommand
 from pyinfra.api.exceptions import PyinfraError
+from pyinfra.api.host import Host
+from pyinfra.api.state import State
 
 from goldsmith.compare import PART, Difference, Kind, compare
 from goldsmith.converge.facts.node import NodeProbe
@@ -51,11 +55,8 @@ def this_probe(plan: Plan) -> Probe:
     kept = host.connector_data.get(_PROBE)
     if kept and time.monotonic() - kept[0] < _FRESH_SECONDS:
         return kept[1]  # type: ignore[no-any-return]
-    answer = host.get_fact(NodeProbe, _stdin=plan.script(_PARTS))
-    try:
-        probe = parse_probe(host.name, answer)
-    except GoldsmithError as error:
-        raise PyinfraError(str(error)) from None
+    # a fact that fails is None; pyinfra has logged why
+    probe = parse_probe(host.name, host.get_fact(NodeProbe, _stdin=plan.script(_PARTS)) or "")
     host.connector_data[_PROBE] = (time.monotonic(), probe)
     return probe
 
@@ -66,11 +67,23 @@ def changed() -> None:
         host.connector_data.pop(_PROBE, None)
 
 
-def differences(plan: Plan, kinds: Iterable[Kind], role: str | None = None) -> list[Difference]:
-    """How the host differs from the plan, of these kinds, and of one role only if named."""
+def differences(
+    plan: Plan, kinds: Iterable[Kind], role: str | None = None
+) -> Generator[PyinfraCommand, None, list[Difference]]:
+    """How the host differs from the plan, of these kinds, and of one role only if named.
+
+    For operations: `found = yield from differences(…)`. A host that can't be probed fails the operation, with the
+    reason; an exception here would end pyinfra's whole run, on all hosts.
+    """
+    try:
+        found = compare(plan.desired, this_probe(plan))
+    except GoldsmithError as error:
+        yield FunctionCommand(_fail, (str(error),), {})
+        return []
     wanted = set(kinds)
-    return [
-        one
-        for one in compare(plan.desired, this_probe(plan))
-        if one.kind in wanted and (role is None or plan.role_of(one) == role)
-    ]
+    return [one for one in found if one.kind in wanted and (role is None or plan.role_of(one) == role)]
+
+
+def _fail(state: State, host: Host, why: str) -> bool:
+    host.log(why, logger.error)
+    return False

@@ -54,7 +54,7 @@ def read_back(plan: Plan) -> None:
 
 @operation()
 def _read_back(plan: Plan) -> Iterator[PyinfraCommand]:
-    left = remaining(differences(plan, ["packages", "holds", "contents", "files", "units"]))
+    left = remaining((yield from differences(plan, ["packages", "holds", "contents", "files", "units"])))
     # while predicting this is what an earlier operation will do; when it runs, that has been done
     if left and host.state.is_executing:
         yield FunctionCommand(_report, (left,), {})

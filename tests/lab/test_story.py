@@ -126,8 +126,12 @@ def test_dead_nodes_are_unknown_and_delay_nobody(lab: Lab) -> None:
         assert "connection refused" in told["node02"]["actual"]
         assert "python3" in told["node04"]["actual"]
         assert set(audit["fingerprints"]) == {"node01", "node03"}
+        # nor does a deploy stop at them: the others are healed
+        lab.on("node03", "rm /etc/nccl.conf")
         failed = lab.goldsmith("deploy", "SITE", expect=2)
-        assert "node02" in failed.stderr and "0 changes" in failed.stderr
+        assert "1 changes on node03, failed on node[02,04]" in failed.stderr.replace("\n", " ")
+        assert "python3" in failed.stderr and "Traceback" not in failed.stderr
+        assert "node03" not in {one["node"] for one in lab.audit("--deadline", "15", expect=3)["findings"]}
     finally:
         lab.goldsmith("lab", "stop", "node02", "--site", "SITE")
         lab.goldsmith("lab", "start", "node02", "--site", "SITE")

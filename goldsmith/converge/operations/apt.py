@@ -160,12 +160,11 @@ _NO_START = "printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d && chmod 7
 @operation()
 def transaction(plan: Plan) -> Iterator[PyinfraCommand]:
     """Bring every package of the lock to its version and its content, and hold what is to be held."""
-    found = differences(plan, ["packages", "holds", "contents"])
-    packages = this_probe(plan).part("packages")
-    held = [name for name, one in packages.items() if one["held"]]
-    what = plan_transaction(plan.desired, found, held)
-    if not what:
+    found = yield from differences(plan, ["packages", "holds", "contents"])
+    if not found:
         return
+    held = [name for name, one in this_probe(plan).part("packages").items() if one["held"]]
+    what = plan_transaction(plan.desired, found, held)
     lock, target = plan.lock, plan.node.target
     changed()
     if what.install or what.reinstall:

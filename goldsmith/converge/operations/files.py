@@ -69,9 +69,10 @@ def managed(plan: Plan, role: str, before_packages: bool, stamp: str) -> Iterato
     before_packages: only those that must be there before the package transaction, or only the others.
     """
     files = plan.desired.files
+    found = yield from differences(plan, ["files"], role)
     paths = [
         one.key
-        for one in differences(plan, ["files"], role)
+        for one in found
         if one.key in files and files[one.key].before_packages == before_packages
     ]
     live = plan.node.target == "live"

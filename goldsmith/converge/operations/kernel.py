@@ -29,7 +29,8 @@ def live(plan: Plan, role: str) -> Iterator[PyinfraCommand]:
     A blacklisted module that is loaded, or an option of one, takes a reboot: the audit says so, and nothing is
     unloaded here, under a job.
     """
-    for one in differences(plan, ["modules", "sysctls"], role):
+    found = yield from differences(plan, ["modules", "sysctls"], role)
+    for one in found:
         if one.kind == "modules" and one.actual == "not loaded":
             changed()
             yield StringCommand(f"modprobe -- {quote(one.key)}")

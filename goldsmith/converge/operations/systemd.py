@@ -46,7 +46,8 @@ def commands(unit: Unit, found: str, target: Target) -> list[str]:
 @operation()
 def units(plan: Plan, role: str, before_packages: bool) -> Iterator[PyinfraCommand]:
     """Every unit of a role that isn't as promised."""
-    for one in differences(plan, ["units"], role):
+    found = yield from differences(plan, ["units"], role)
+    for one in found:
         unit = plan.desired.units.get(one.key)
         if unit and unit.before_packages == before_packages:
             changed()
