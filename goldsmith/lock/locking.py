@@ -6,9 +6,11 @@ A lock that fits its image is kept as it is: packages move only when image.yml's
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -203,15 +205,21 @@ def _with_files(pool: Pool, packages: Mapping[str, LockedPackage], previous: Loc
     """The same, with the shared libraries of the families' packages."""
     known = {one.sha256: one.files for one in previous.packages.values() if one.family} if previous else {}
     families = [one for one in packages.values() if one.family]
-    found = dict(packages)
+    unread = sorted((one for one in families if one.sha256 not in known), key=lambda one: -one.size)
     with step(f"read the libraries of {len(families)} family packages") as current:
-        for one in families:
-            current.say(one.name)
-            files = known.get(one.sha256)
-            files = libraries(pool.path(one)) if files is None else files
-            found[one.name] = one.model_copy(update={"files": files})
-        current.result = f"{sum(len(one.files) for one in found.values())} libraries"
-    return found
+        # unpacking keeps a core busy in a program of its own: one for each, the largest deb first
+        with ThreadPoolExecutor(os.cpu_count() or 1) as workers:
+            reading = {one.sha256: workers.submit(libraries, pool.path(one)) for one in unread}
+            try:
+                for one in unread:
+                    current.say(one.name)
+                    known[one.sha256] = reading[one.sha256].result()
+            except BaseException:
+                workers.shutdown(cancel_futures=True)
+                raise
+        current.result = f"{sum(len(known[one.sha256]) for one in families)} libraries"
+    read = {one.name: one.model_copy(update={"files": known[one.sha256]}) for one in families}
+    return {**packages, **read}
 
 
 def _fill(pool: Pool, lock: Lock, *, verify: bool = False) -> None:

@@ -50,6 +50,7 @@ def test_reasons_of_conflicts() -> None:
     ("name", "what", "hint"),
     [
         ("update-no-key.txt", "6ED0E7B82643E131", "debian-archive-keyring"),
+        ("update-no-key-sqv.txt", "7B63BF3E135515E09554BA374EE4358B5B6BAC1C", "debian-archive-keyring"),
         ("update-bad-keyring-sqv.txt", "can't be verified", "nothing was taken"),
         ("update-no-network.txt", "can't be reached", "proxy"),
         ("update-no-suite.txt", "the mirror has no suite nosuch", "base.suites"),

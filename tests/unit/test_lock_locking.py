@@ -259,3 +259,18 @@ def test_apt_takes_the_pool_over_http(project: Project, tmp_path: Path) -> None:
         name: one.sha256 for name, one in lock.packages.items()
     }
     assert not (tmp_path / "client/lists/partial").is_dir() or not list((tmp_path / "client/lists/partial").iterdir())
+
+
+def test_the_command_line(project: Project) -> None:
+    from click.testing import CliRunner
+
+    from goldsmith.cli.lock import lock, pool
+
+    image = str(project.image)
+    missing = CliRunner().invoke(lock, [image, "--check"])
+    assert (missing.exit_code, missing.output) == (2, f"{image}/image.lock: is missing or stale\n")
+    made = CliRunner().invoke(lock, [image])
+    assert made.exit_code == 0 and "gpu: 550.1.0-2 (2 packages)" in made.output
+    assert CliRunner().invoke(lock, [image, "--check"]).exit_code == 0
+    assert CliRunner().invoke(pool, ["fill", image]).exit_code == 0
+    assert CliRunner().invoke(pool, ["verify", image]).exit_code == 0
