@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -76,21 +77,32 @@ class Lab:
         return root / "labs/gstest"
 
 
-@pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """inventories/lab, copied, with another lab's name and network, and a fifth node that isn't booted."""
-    import shutil
-
-    folder = PROJECT / ".goldsmith/tests/gstest"
+def lab_site(folder: Path, *, name: str, bridge: str, network: str, nodes: str = "node[01:04]") -> Path:
+    """inventories/lab, copied to `folder`, with another lab's name and network."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(PROJECT / "inventories/lab", folder)
     variables = (folder / "group_vars/all.yml").read_text()
-    for old, new in (("10.213.7.", "10.213.9."), ("name: lab\n", "name: gstest\n"), ("goldsmith0", "goldsmith-t0"),
-                     ("/../../.goldsmith", "/../../../.goldsmith"), ("pool_port: 8642", "pool_port: 8642")):  # fmt: skip
+    ups = "/.." * (len(folder.relative_to(PROJECT).parts))
+    for old, new in (
+        ("10.213.7.", network),
+        ("name: lab\n", f"name: {name}\n"),
+        ("goldsmith0", bridge),
+        ("/../../.goldsmith", f"{ups}/.goldsmith"),
+    ):
         assert old in variables, old
         variables = variables.replace(old, new)
     (folder / "group_vars/all.yml").write_text(variables)
-    yield folder
+    hosts = (folder / "hosts.yml").read_text()
+    assert "node[01:04]" in hosts
+    (folder / "hosts.yml").write_text(hosts.replace("node[01:04]", nodes))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def site() -> Iterator[Path]:
+    """The tests' own site."""
+    folder = PROJECT / ".goldsmith/tests/gstest"
+    yield lab_site(folder, name="gstest", bridge="goldsmith-t0", network="10.213.9.")
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -25,5 +25,6 @@ def other_torch(version: str) -> bytes:
         control = tree / "DEBIAN/control"
         control.write_text(re.sub(r"(?m)^Version: .*$", f"Version: {version}", control.read_text()))
         out = Path(folder) / "torch.deb"
-        subprocess.run(["dpkg-deb", "-Zgzip", "-z1", "--build", tree, out], check=True, timeout=120, capture_output=True)
+        build = ["dpkg-deb", "-Zgzip", "-z1", "--build", tree, out]
+        subprocess.run(build, check=True, timeout=120, capture_output=True)
         return out.read_bytes()

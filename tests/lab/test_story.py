@@ -75,8 +75,9 @@ def test_a_bare_node_converges_to_the_same_fingerprint(lab: Lab, bare_node: str)
 def test_drift_is_named_and_healed(lab: Lab) -> None:
     # another PyTorch on two nodes; a hand edit and a lost hold on a third; another library on a fourth
     deb = other_torch("2.5.1-1")
+    install = "cat > /root/torch.deb && dpkg -i --force-depends /root/torch.deb && rm /root/torch.deb"
     for node in ("node02", "node04"):
-        lab.on(node, "cat > /root/torch.deb && dpkg -i --force-depends /root/torch.deb && rm /root/torch.deb", stdin=deb)
+        lab.on(node, install, stdin=deb)
     lab.on("node03", "echo NCCL_DEBUG=INFO >> /etc/nccl.conf; apt-mark unhold libnccl2")
     library = lab.on("node01", "readlink -f /usr/lib/*/libnccl.so.2").strip()
     # the same size, one byte changed: nothing but its content tells
