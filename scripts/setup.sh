@@ -96,7 +96,7 @@ pip() {
 }
 step "install the packages of requirements.lock" pip install --require-hashes -r requirements.lock || {
     reason=$(grep -E '^ERROR:' "$log" | head -n 1)
-    if grep -qiE 'connection|resolution|unreachable|timed out|retries' "$log"; then
+    if grep -qiE 'connection|resolution|unreachable|timed out|retries|from versions: none' "$log"; then
         fail "the Python packages can't be fetched: is the network there?" "${reason:-The whole story is in $log.}"
     fi
     fail "the Python packages can't be installed." "${reason:-The whole story is in $log.}"
