@@ -42,19 +42,21 @@ def up(site: Path) -> int:
     from goldsmith.holding import holding
     from goldsmith.image.artifact import ROOTFS
     from goldsmith.image.build import default_output
+    from goldsmith.lab import network
     from goldsmith.lab.site import image_of_lab
     from goldsmith.lock import TOOLS, lock_image
 
+    host.require_root("the lab")
+    host.tidy_on_signals()
     loaded, settings = _load(site)
     image = image_of_lab(loaded)
     project = loaded.project
-    host.tidy_on_signals()
-    host.require_root("the lab")
     built = (default_output(project, image) / ROOTFS).is_file()
     host.require_disk(settings.root, LATER_GIB if built else FIRST_GIB, "the lab")
     host.require_tools({**host.LAB_TOOLS, **TOOLS})
     host.require_namespaces()
     host.require_overlay(settings.root)
+    network.check(settings)
     with holding(settings.lock_file, f"lab {settings.name}"):
         lock_image(project, project / "images" / image)
         _boot(loaded, settings, image)

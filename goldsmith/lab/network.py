@@ -21,21 +21,25 @@ def alias(settings: LabSettings) -> str:
     return f"goldsmith {settings.state}"[:250]
 
 
-def up(settings: LabSettings) -> bool:
-    """See that the bridge is there with the controller's address; True if it was made now.
+def check(settings: LabSettings) -> bool:
+    """Whether the lab's bridge is there already.
 
-    Raises GoldsmithError if the name is another's interface or the network is routed elsewhere on this
-    machine.
+    Raises GoldsmithError if the name is another's interface or the network is routed elsewhere on this machine.
     """
-    bridge, address = settings.bridge, str(settings.controller)
-    links = _json(["ip", "-json", "-details", "link", "show"])
+    existing = find(_json(["ip", "-json", "-details", "link", "show"]), settings)
     routes = _json(["ip", "-json", "-4", "route", "show", "table", "all"])
-    existing = find(links, settings)
-    if taken := conflict(routes, settings.network, bridge):
+    if taken := conflict(routes, settings.network, settings.bridge):
         raise GoldsmithError(
             f"the lab's network {settings.network} is already routed here: {taken}",
             hint="give the lab another network: lab.controller and the nodes' addresses in the inventory",
         )
+    return existing
+
+
+def up(settings: LabSettings) -> bool:
+    """See that the bridge is there with the controller's address; True if it was made now. Raises as `check`."""
+    existing = check(settings)
+    bridge, address = settings.bridge, str(settings.controller)
     if not existing:
         _ip("link", "add", "name", bridge, "type", "bridge")
     try:
