@@ -22,11 +22,13 @@ class GoldsmithError(Exception):
         self.what, self.where, self.hint = what, where, hint
 
     def __str__(self) -> str:
-        return "".join((
-            f"{self.where}: " if self.where else "",
-            self.what,
-            f"\n  {self.hint}" if self.hint else "",
-        ))
+        return "".join(
+            (
+                f"{self.where}: " if self.where else "",
+                self.what,
+                f"\n  {self.hint}" if self.hint else "",
+            )
+        )
 
 
 class NotBuiltYet(GoldsmithError):

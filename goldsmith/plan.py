@@ -19,7 +19,6 @@ from goldsmith.probe.bundle import bundle
 from goldsmith.role import Role
 
 
-
 @dataclass(frozen=True)
 class Plan:
     """site: what to name in a remedy, e.g. `inventories/lab`; None while an image is built."""

@@ -85,15 +85,11 @@ def run(
         raise
     done = Done(tuple(words), process.returncode, out, err)
     if check and done.code != 0:
-        raise GoldsmithError(
-            f"`{words[0]}` failed with exit code {done.code}:\n  {done.tail}", where=what, hint=hint
-        )
+        raise GoldsmithError(f"`{words[0]}` failed with exit code {done.code}:\n  {done.tail}", where=what, hint=hint)
     return done
 
 
-def _stream(
-    process: subprocess.Popen[str], timeout: float, on_line: Callable[[str], None], stdin: str | None
-) -> str:
+def _stream(process: subprocess.Popen[str], timeout: float, on_line: Callable[[str], None], stdin: str | None) -> str:
     """Read line by line; the deadline is kept by an alarm thread that kills the group."""
     import threading
 

@@ -48,7 +48,9 @@ def audit_json(audit: Audit) -> str:
 
 def audit_text(audit: Audit, width: int = WIDTH, *, color: bool = False) -> str:
     """The report as text, without colour codes unless asked."""
-    console = Console(width=width, record=True, force_terminal=color, no_color=not color, file=StringIO(), highlight=False)
+    console = Console(
+        width=width, record=True, force_terminal=color, no_color=not color, file=StringIO(), highlight=False
+    )
     console.print(audit_view(audit))
     # rich fills lines up to the width; in a log or a mail that is only in the way
     return "".join(f"{line.rstrip()}\n" for line in console.export_text(styles=color).splitlines())
@@ -110,7 +112,9 @@ def _told(one: Folded) -> RenderableType:
 
 
 def _foot(audit: Audit, folded: Iterable[Folded]) -> RenderableType:
-    counts = [sum(one.severity is severity for one in folded) for severity in (Severity.FAIL, Severity.UNKNOWN, Severity.WARN)]
+    counts = [
+        sum(one.severity is severity for one in folded) for severity in (Severity.FAIL, Severity.UNKNOWN, Severity.WARN)
+    ]
     clean = set(audit.nodes) - {one.node for one in audit.findings}
     groups: dict[str, list[str]] = {}
     for node, print_ in audit.fingerprints.items():

@@ -39,12 +39,9 @@ def fold_findings(findings: Iterable[Finding]) -> list[Folded]:
         key = (one.severity.name, one.check, one.fact, one.expected, one.actual, one.remedy)
         groups.setdefault(key, []).append(one)
     folded = [
-        Folded(tuple(one.node for one in group), group[0], _range(group), _evidence(group))
-        for group in groups.values()
+        Folded(tuple(one.node for one in group), group[0], _range(group), _evidence(group)) for group in groups.values()
     ]
-    return sorted(
-        folded, key=lambda one: (-one.severity.rank, -len(one.nodes), one.example.check, one.example.fact)
-    )
+    return sorted(folded, key=lambda one: (-one.severity.rank, -len(one.nodes), one.example.check, one.example.fact))
 
 
 def _range(group: list[Finding]) -> str:

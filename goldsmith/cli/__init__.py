@@ -69,6 +69,9 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line: no traceback for what a user can cause, exit code 4 for the tool's own failures."""
+    if state := os.environ.get("GOLDSMITH_STATE"):
+        # some of what we start works in another folder than the user
+        os.environ["GOLDSMITH_STATE"] = os.path.abspath(state)
     try:
         result = cli.main(standalone_mode=False)
         sys.exit(result if isinstance(result, int) else 0)

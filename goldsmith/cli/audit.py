@@ -37,9 +37,7 @@ def audit(
     from goldsmith.audit.run import audit_site, exit_code, require_nodes
     from goldsmith.inventory.site import load_site
 
-    result = audit_site(
-        load_site(site), limit, deadline=deadline, deep=deep, saved=saved, save_to=save_to
-    )
+    result = audit_site(load_site(site), limit, deadline=deadline, deep=deep, saved=saved, save_to=save_to)
     require_nodes(result)
     _write(render(result, format_, color=output is None), format_, output)
     return exit_code(result)

@@ -35,7 +35,9 @@ def deploy_site(site: object, limit: str | None, *, check: bool) -> int:
         result = run(site, limit, check=check, on_line=current.say)
         current.result = result.line(check=check)
     for nodes, operations in _by_value(result.changed).items():
-        console.print(f"    {fold(nodes)}  {'to change' if check else 'changed'}: {', '.join(operations)}", markup=False)
+        console.print(
+            f"    {fold(nodes)}  {'to change' if check else 'changed'}: {', '.join(operations)}", markup=False
+        )
     for nodes, lines in _by_value(result.failed).items():
         console.print(f"    {fold(nodes)}  failed:", style="red", markup=False)
         for line in lines:

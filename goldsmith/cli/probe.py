@@ -41,9 +41,7 @@ def probe(local: bool, site: Path | None, node: str | None, image: str | None, d
     return 0
 
 
-def _program(
-    local: bool, site: Path | None, node: str | None, image: str | None, deep: bool
-) -> tuple[str, str]:
+def _program(local: bool, site: Path | None, node: str | None, image: str | None, deep: bool) -> tuple[str, str]:
     from goldsmith.inventory.site import load_site
     from goldsmith.plan import plan_image, plan_node
     from goldsmith.probe.bundle import bundle

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from goldsmith.probe.bundle import PYTHON
 from goldsmith.process import run
 
 
 def probe_local(script: str, timeout: float = 60) -> str:
     """What the probe script prints here."""
-    return run(["/usr/bin/python3", "-I", "-S", "-"], timeout=timeout, what="probe this machine", stdin=script).out
+    return run(PYTHON, timeout=timeout, what="probe this machine", stdin=script).out

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from goldsmith import cgroups
+from goldsmith.probe.bundle import PYTHON
 from goldsmith.process import Done, run
 
 # Without a machine bus (--register=no, --keep-unit) it runs on hosts that have no systemd of their own.
@@ -40,10 +42,12 @@ def run_in_tree(
     """Run one command in the tree, as its root, with no network."""
     argv = nspawn_argv(tree, command, binds or {})
     hint = "install systemd-container" if check else ""
-    return run(argv, timeout=timeout, what=what, stdin=stdin, check=check, hint=hint)
+    try:
+        return run(argv, timeout=timeout, what=what, stdin=stdin, check=check, hint=hint)
+    finally:
+        cgroups.tidy()
 
 
 def probe_tree(tree: Path, script: str, timeout: float = 60) -> str:
     """What the probe script prints in the tree."""
-    python = ["/usr/bin/python3", "-I", "-S", "-"]
-    return run_in_tree(tree, python, timeout=timeout, what=f"probe {tree.name}", stdin=script).out
+    return run_in_tree(tree, PYTHON, timeout=timeout, what=f"probe {tree.name}", stdin=script).out

@@ -12,12 +12,11 @@ from goldsmith.errors import GoldsmithError
 from goldsmith.fleet.answer import Answer
 from goldsmith.model.node import Node, Ssh
 from goldsmith.model.probe import parse_probe
+from goldsmith.probe.bundle import PYTHON
 
 # Connections under way at once; sshd and our own key exchange are what limits (engines.md, section 4).
 FANOUT = 200
 CONNECT_SECONDS = 10.0
-# Debian's and Ubuntu's own Python, not whatever is first in PATH.
-PYTHON = "/usr/bin/python3 -I -S -"
 LARGEST_ANSWER = 32 * 1024 * 1024
 
 Script = Callable[[Node], str]
@@ -34,9 +33,7 @@ def probe_nodes(
     return asyncio.run(_all(list(nodes), script, deadline, told or (lambda _: None)))
 
 
-async def _all(
-    nodes: list[Node], script: Script, deadline: float, told: Callable[[Answer], None]
-) -> list[Answer]:
+async def _all(nodes: list[Node], script: Script, deadline: float, told: Callable[[Answer], None]) -> list[Answer]:
     slots = asyncio.Semaphore(FANOUT)
     # read once, not once a node: a site's known_hosts has thousands of lines
     shared = _Shared()
@@ -105,7 +102,7 @@ async def _converse(node: Node, script: str, shared: _Shared) -> Answer:
 
 def command(ssh: Ssh) -> str:
     """What runs on the node; sudo must not ask."""
-    return f"sudo -n {PYTHON}" if ssh.become else PYTHON
+    return " ".join(("sudo", "-n", *PYTHON) if ssh.become else PYTHON)
 
 
 def exit_reason(status: int | None, err: str) -> str:

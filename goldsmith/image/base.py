@@ -17,11 +17,11 @@ from goldsmith import process
 from goldsmith.errors import GoldsmithError
 from goldsmith.image import identity
 from goldsmith.image.pack import epoch
-from goldsmith.image.removal import remove_tree
 from goldsmith.image.tree import Tree
 from goldsmith.model.image import Image
 from goldsmith.model.lock import Lock
 from goldsmith.progress import step
+from goldsmith.removal import remove_tree
 
 # Counted up when a base of the same lock comes out differently.
 RULES = 1

@@ -11,22 +11,22 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
-from goldsmith import atomic, process
+from goldsmith import atomic, process, processes
 from goldsmith.converge.run import converge_tree
 from goldsmith.errors import GoldsmithError
 from goldsmith.holding import holding
-from goldsmith.image import identity, processes
+from goldsmith.image import identity
 from goldsmith.image.artifact import MANIFEST, ROOTFS, Artifact, read_artifact
 from goldsmith.image.base import base_path, make_base
 from goldsmith.image.manifest import manifest, read_back
 from goldsmith.image.pack import Packed, epoch, pack
-from goldsmith.image.removal import remove_tree
 from goldsmith.image.tree import Tree
 from goldsmith.model.image import Image, read_image
 from goldsmith.model.lock import Lock, read_lock
 from goldsmith.plan import Plan, plan_image
 from goldsmith.progress import console, step
 from goldsmith.project import state_dir
+from goldsmith.removal import remove_tree
 
 # Counted up when an image of the same sources comes out differently.
 RULES = 1

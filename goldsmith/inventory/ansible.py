@@ -99,7 +99,9 @@ class Inventory:
         where = str(origin) if origin else str(self.folder) + (f", node {node}" if node else "")
         hint = ""
         if "vault" in message.lower() or "decrypt" in message.lower():
-            hint = "give the vault's password: GOLDSMITH_VAULT_PASSWORD_FILE=FILE (ANSIBLE_VAULT_PASSWORD_FILE works too)"
+            hint = (
+                "give the vault's password: GOLDSMITH_VAULT_PASSWORD_FILE=FILE (ANSIBLE_VAULT_PASSWORD_FILE works too)"
+            )
         cause = error.__cause__
         if cause and str(cause) not in message:
             message += f": {cause}"

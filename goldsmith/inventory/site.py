@@ -199,9 +199,7 @@ def complete(
     return checked
 
 
-def _where(
-    variable: str, image: Image, inventory: Mapping[str, Any], origins: Mapping[str, str], who: str
-) -> str:
+def _where(variable: str, image: Image, inventory: Mapping[str, Any], origins: Mapping[str, str], who: str) -> str:
     if variable in inventory:
         return f"{origins.get(variable, who)}, {variable}"
     return f"images/{image.name}/image.yml, variables.{variable}"

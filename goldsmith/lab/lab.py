@@ -18,16 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from goldsmith import process
+from goldsmith import process, processes
 from goldsmith.errors import GoldsmithError
-from goldsmith.image import processes
 from goldsmith.image.artifact import Artifact
-from goldsmith.image.processes import Process
-from goldsmith.image.removal import remove_tree
 from goldsmith.lab import keys, network, node, pool, state, trees
 from goldsmith.lab.settings import LabSettings
 from goldsmith.lab.state import LabState, Lower, NodeState, Running
+from goldsmith.processes import Process
 from goldsmith.progress import console, step
+from goldsmith.removal import remove_tree
 
 BOOT_SECONDS = 180.0  # two seconds where it is idle; a loaded machine with two cores takes its time
 

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from goldsmith import cgroups, processes
 from goldsmith.errors import GoldsmithError
-from goldsmith.image import processes
-from goldsmith.image.processes import Process
 from goldsmith.image.tree import Tree
-from goldsmith.lab import cgroups, identity
+from goldsmith.lab import identity
 from goldsmith.lab.settings import LabSettings
+from goldsmith.processes import Process
 
 # Words of this constant are only ever arguments: groups to join up to `--`, overlay options, mount point,
 # program.

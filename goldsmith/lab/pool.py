@@ -6,11 +6,11 @@ import socket
 import sys
 import time
 
+from goldsmith import processes
 from goldsmith.errors import GoldsmithError
-from goldsmith.image import processes
-from goldsmith.image.processes import Process
 from goldsmith.lab.node import console_tail
 from goldsmith.lab.settings import LabSettings
+from goldsmith.processes import Process
 
 # Its arguments: the marker, folder, address, port.
 _SERVE = (

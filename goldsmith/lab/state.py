@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from goldsmith import atomic
 from goldsmith.errors import GoldsmithError
-from goldsmith.image.processes import Process
 from goldsmith.lab.settings import LabSettings
+from goldsmith.processes import Process
 
 # What a node's writable layer lies on: the golden image, or the base system that `deploy` converges.
 Lower = Literal["golden", "base"]

@@ -16,9 +16,9 @@ from goldsmith.errors import GoldsmithError
 from goldsmith.holding import holding
 from goldsmith.image.artifact import Artifact, read_artifact
 from goldsmith.image.pack import unpack
-from goldsmith.image.removal import remove_tree
 from goldsmith.lab.state import LabState
 from goldsmith.progress import step
+from goldsmith.removal import remove_tree
 
 
 def golden_path(artifact: Artifact, root: Path) -> Path:

@@ -22,7 +22,9 @@ from goldsmith.model.resource import (
     Unit,
 )
 
-MANAGED = "# Managed by goldsmith, role {role}: edits are found by `goldsmith audit` and undone by `goldsmith deploy`.\n"
+MANAGED = (
+    "# Managed by goldsmith, role {role}: edits are found by `goldsmith audit` and undone by `goldsmith deploy`.\n"
+)
 KERNEL_PARAMETERS = "/etc/default/grub.d/90-goldsmith.cfg"
 
 
@@ -48,9 +50,7 @@ class Desired:
         """Changes when anything that is promised changes."""
         data = {
             "packages": {name: [one.version, one.held] for name, one in self.packages.items()},
-            "files": {
-                path: [one.sha256, one.mode, one.owner, one.group] for path, one in self.files.items()
-            },
+            "files": {path: [one.sha256, one.mode, one.owner, one.group] for path, one in self.files.items()},
             "units": {name: asdict(one) for name, one in self.units.items()},
             "modules": {name: [one.state, dict(one.options)] for name, one in self.modules.items()},
             "sysctls": {key: one.value for key, one in self.sysctls.items()},

@@ -17,7 +17,7 @@ def check(node: Node, lock: Lock, facts: Mapping[str, Any]) -> Iterator[Finding]
     versions = sorted({one["version"] for one in facts["libraries"]})
     if not expected:
         return
-    common = {
+    common: dict[str, Any] = {
         "node": node.name, "fact": "libcudart", "expected": " and ".join(expected),
         "source": f"images/{lock.image}/image.lock",
         "evidence": tuple(one["path"] for one in facts["libraries"]) or ("no libcudart.so.* found",),

@@ -43,7 +43,7 @@ def probe(run: Any) -> dict[str, Any]:
 
 def describe(run: Any, path: str, cache: dict[str, str]) -> dict[str, Any]:
     text = run.read(path + "/torch/version.py") or ""
-    facts = {
+    facts: dict[str, Any] = {
         "path": path,
         "version": assigned(text, "__version__"),
         "cuda": assigned(text, "cuda"),
@@ -159,7 +159,7 @@ def read_dynamic(file: BinaryIO) -> dict[str, list[str]]:
     for kind, _flags, offset, _address, _physical, length in segments:
         if kind == 2:  # PT_DYNAMIC
             file.seek(offset)
-            entries = list(struct.iter_unpack("<qQ", file.read(length // 16 * 16)))  # type: ignore[arg-type]
+            entries = list(struct.iter_unpack("<qQ", file.read(length // 16 * 16)))
     values = dict(entries)
     if STRTAB not in values:
         return found  # static

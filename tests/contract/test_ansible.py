@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from goldsmith import GoldsmithError
 from goldsmith.inventory.ansible import Inventory, validate
 

@@ -13,8 +13,8 @@ import pytest
 from goldsmith.image.artifact import Artifact, read_artifact
 from goldsmith.image.base import base_path
 from goldsmith.image.build import default_output
-from goldsmith.image.processes import in_overlay
 from goldsmith.inventory.site import image_of, lock_of
+from goldsmith.processes import in_overlay
 from goldsmith.project import state_dir
 
 from .conftest import PROJECT, Lab

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from goldsmith import File, Finding, Node, Package, Severity
 from goldsmith.audit.census import census, facts_of, fingerprint
 from goldsmith.audit.findings import judge
@@ -21,7 +22,6 @@ from goldsmith.report import audit_json, audit_svg, audit_text
 from goldsmith.role import Role
 
 from .make import lock, package, probe
-
 
 
 def plan(name: str = "node01") -> Plan:
@@ -89,9 +89,10 @@ def test_worst_is_fail_then_unknown() -> None:
     assert worst([Severity.UNKNOWN, Severity.FAIL]) is Severity.FAIL
 
 
-
 def test_census_names_the_odd_one() -> None:
-    probes = [probe(f"node{i:02}", os={"pretty": "a" if i != 3 else "b", "hostname": f"node{i:02}"}) for i in range(1, 5)]
+    probes = [
+        probe(f"node{i:02}", os={"pretty": "a" if i != 3 else "b", "hostname": f"node{i:02}"}) for i in range(1, 5)
+    ]
     [one] = census(probes)
     assert (one.node, one.fact, one.actual) == ("node03", "os pretty", "b")
     assert one.expected == "a (as on 3 of 4 nodes)" and "node[01-02,04]" in one.source
@@ -118,7 +119,9 @@ def test_own_facts_don_t_count() -> None:
 
 def test_items_of_lists_are_named_by_themselves() -> None:
     def nccl(*libraries: str) -> Probe:
-        return probe("n", **{"role.nccl": {"libraries": [{"path": path, "size": 1, "mtime": path} for path in libraries]}})
+        return probe(
+            "n", **{"role.nccl": {"libraries": [{"path": path, "size": 1, "mtime": path} for path in libraries]}}
+        )
 
     facts = facts_of(nccl("/a", "/b"))
     assert facts == {f"role.nccl libraries {path} {key}": value
@@ -139,7 +142,11 @@ def torch(node: str, since: str = "", version: str = "2.5.1-1") -> Finding:
 
 
 def test_the_same_is_told_once() -> None:
-    found = [torch("node02", "2026-11-30T10:00:00Z"), torch("node04", "2026-11-30T11:00:00Z"), torch("node03", version="x")]
+    found = [
+        torch("node02", "2026-11-30T10:00:00Z"),
+        torch("node04", "2026-11-30T11:00:00Z"),
+        torch("node03", version="x"),
+    ]
     first, second = fold_findings(found)
     assert (first.nodeset, second.nodeset) == ("node[02,04]", "node03")
     assert first.since == "2026-11-30T10:00:00Z … 2026-11-30T11:00:00Z"

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+
 from goldsmith import File, KernelModule, KernelParameter, Package, Sysctl, Unit
 from goldsmith.compare import Difference, compare
 from goldsmith.model.desired import Desired, gather
@@ -99,7 +100,9 @@ def test_file_attributes(change: dict[str, Any], actual: str) -> None:
 
 def test_what_was_not_read_is_unknown() -> None:
     have = desired(Package("a", "1"), NCCL_CONF, Unit("a.service", "enabled"))
-    differences = found(have, packages="timed out after 5 s", files={"/etc/nccl.conf": {"error": "I/O error"}}, units={})
+    differences = found(
+        have, packages="timed out after 5 s", files={"/etc/nccl.conf": {"error": "I/O error"}}, units={}
+    )
     assert {one.severity for one in differences} == {Severity.UNKNOWN}
     assert len(differences) == 3
     # a probe that never sent a part back is no better

@@ -1,6 +1,7 @@
 """The package transaction: what it would do, and what it refuses."""
 
 import pytest
+
 from goldsmith import Package
 from goldsmith.compare import Difference
 from goldsmith.converge.operations.apt import Transaction, plan_transaction, refusals

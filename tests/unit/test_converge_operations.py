@@ -1,8 +1,9 @@
 """Commands of the other operations."""
 
+from pyinfra.api import FileUploadCommand, StringCommand
+
 from goldsmith import File, Unit
 from goldsmith.converge.operations import files, kernel, systemd
-from pyinfra.api import FileUploadCommand, StringCommand
 
 
 def text(file: File, *, keep: bool) -> list[str]:

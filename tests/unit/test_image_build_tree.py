@@ -9,8 +9,8 @@ import pytest
 
 from goldsmith.errors import GoldsmithError
 from goldsmith.image import identity
-from goldsmith.image.removal import check_inside, mounts_below, remove_tree
 from goldsmith.image.tree import Tree
+from goldsmith.removal import check_inside, mounts_below, remove_tree
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from goldsmith import GoldsmithError
 from goldsmith.inventory.site import Site, complete, fold, names_of
 from goldsmith.model.image import Image

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from goldsmith import cgroups
+from goldsmith.lab import identity, keys, network, node, processes, state
 from goldsmith.errors import GoldsmithError
-from goldsmith.image import processes
-from goldsmith.lab import cgroups, identity, keys, network, node, state
 from goldsmith.lab.settings import LabSettings, lab_settings
 
 

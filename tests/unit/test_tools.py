@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from goldsmith import GoldsmithError, atomic
 from goldsmith.holding import holding
 from goldsmith.new_role import add_to_roles, new_role
@@ -59,7 +60,11 @@ def test_atomic_writes_are_whole_or_not_at_all(tmp_path: Path) -> None:
 
 def test_a_held_lock_names_its_holder(tmp_path: Path) -> None:
     path = tmp_path / "lab.lock"
-    with holding(path, "lab x"), pytest.raises(GoldsmithError, match=f"lab x is in use by process {os.getpid()}"), holding(path, "lab x"):
+    with (
+        holding(path, "lab x"),
+        pytest.raises(GoldsmithError, match=f"lab x is in use by process {os.getpid()}"),
+        holding(path, "lab x"),
+    ):
         pass
     with holding(path, "lab x"):
         pass  # free again
@@ -85,7 +90,10 @@ def test_a_dead_holder_holds_nothing(tmp_path: Path) -> None:
     ("before", "after"),
     [
         ("roles: [a, b]  # c\nx: 1\n", "roles: [a, b, new]  # c\nx: 1\n"),
-        ("roles:\n  - a\n  # why b\n  - b  # it is\n\nx: 1\n", "roles:\n  - a\n  # why b\n  - b  # it is\n  - new\n\nx: 1\n"),
+        (
+            "roles:\n  - a\n  # why b\n  - b  # it is\n\nx: 1\n",
+            "roles:\n  - a\n  # why b\n  - b  # it is\n  - new\n\nx: 1\n",
+        ),
         ("x: 1\nroles:\n- a", "x: 1\nroles:\n- a\n- new\n"),
     ],
 )
@@ -106,7 +114,9 @@ def project(tmp_path: Path) -> Path:
 def test_new_role(tmp_path: Path) -> None:
     where = project(tmp_path)
     files = new_role(where, "motd", "small")
-    assert (where / "roles/motd/templates/motd.conf.j2").read_text() == '{{ header }}message={{ node["motd_message"] }}\n'
+    assert (
+        where / "roles/motd/templates/motd.conf.j2"
+    ).read_text() == '{{ header }}message={{ node["motd_message"] }}\n'
     assert where / "images/small/image.yml" in files
     assert "  - other\n  - motd\n" in (where / "images/small/image.yml").read_text()
     assert sorted(os.listdir(where / "roles")) == ["motd"]

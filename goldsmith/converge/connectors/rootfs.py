@@ -14,8 +14,8 @@ from pyinfra.connectors.base import BaseConnector
 from pyinfra.connectors.util import CommandOutput, OutputLine, make_unix_command_for_host
 
 from goldsmith.errors import GoldsmithError
-from goldsmith.fleet.rootfs import nspawn_argv, run_in_tree
-from goldsmith.process import Done, run
+from goldsmith.fleet.rootfs import run_in_tree
+from goldsmith.process import Done
 
 # A package transaction of a whole image; a single command asks for less with `_timeout`.
 TIMEOUT = 3600.0
@@ -94,5 +94,6 @@ class RootfsConnector(BaseConnector):
 
     def _in_tree(self, command: list[str], *, timeout: float, stdin: str | None) -> Done:
         pool = self.host.data.get("goldsmith_pool")
-        argv = nspawn_argv(self.tree, command, {Path(pool): POOL_INSIDE} if pool else {})
-        return run(argv, timeout=timeout, what=f"in {self.tree}", stdin=stdin, check=False)
+        binds = {Path(pool): POOL_INSIDE} if pool else {}
+        what = f"in {self.tree}"
+        return run_in_tree(self.tree, command, timeout=timeout, what=what, binds=binds, stdin=stdin, check=False)

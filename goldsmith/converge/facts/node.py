@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from pyinfra.api import FactBase
 
-# Debian's own, not whatever is first in PATH: a pyenv in root's .bashrc cost 20 seconds an exec (engines.md).
-PYTHON = "/usr/bin/python3 -I -S -"
+from goldsmith.probe.bundle import PYTHON
 
 
 class NodeProbe(FactBase[str]):
     """The probe's output. The script comes on stdin: `host.get_fact(NodeProbe, _stdin=script)`."""
 
     def command(self) -> str:
-        return PYTHON
+        return " ".join(PYTHON)
 
     def process(self, output: list[str]) -> str:
         return "\n".join(output)

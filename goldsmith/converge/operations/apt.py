@@ -45,9 +45,7 @@ class Transaction:
         return bool(self.install or self.reinstall or self.hold)
 
 
-def plan_transaction(
-    desired: Desired, found: Iterable[Difference], held: Iterable[str]
-) -> Transaction:
+def plan_transaction(desired: Desired, found: Iterable[Difference], held: Iterable[str]) -> Transaction:
     """What to do about the packages that differ. held: the packages that are held now.
 
     Holds of packages that change are taken off before and set again after: a held package fails in apt, and

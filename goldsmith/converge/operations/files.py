@@ -70,11 +70,7 @@ def managed(plan: Plan, role: str, before_packages: bool, stamp: str) -> Iterato
     """
     files = plan.desired.files
     found = yield from differences(plan, ["files"], role)
-    paths = [
-        one.key
-        for one in found
-        if one.key in files and files[one.key].before_packages == before_packages
-    ]
+    paths = [one.key for one in found if one.key in files and files[one.key].before_packages == before_packages]
     live = plan.node.target == "live"
     for path in paths:
         changed()

@@ -1,4 +1,4 @@
-"""A control group for each node, where this machine's own systemd isn't there to make one.
+"""Control groups, where this machine's own systemd isn't there to make them: one a node, and none left behind.
 
 Nodes that were started from one group would share one: each node's systemd would see the others' services in
 its tree, and wait for them at its shutdown.
@@ -35,6 +35,21 @@ def remove(machine: str) -> None:
             if not (top / machine).exists():
                 break
             time.sleep(0.05)  # the kernel is a moment behind the last process's end
+
+
+def tidy() -> None:
+    """Remove the groups that `systemd-nspawn --keep-unit` makes below our own, and leaves, if they are empty."""
+    for path in own(Path("/proc/self/cgroup").read_text(), Path("/proc/self/mountinfo").read_text()):
+        for name in ("payload", "supervisor"):
+            with suppress(OSError):
+                (path / name).rmdir()
+
+
+def own(cgroup: str, mountinfo: str) -> list[Path]:
+    """Our own group in each hierarchy of `hierarchies`, from /proc/self/cgroup's and mountinfo's text."""
+    paths = dict(line.split(":", 2)[1:] for line in cgroup.splitlines() if line.count(":") >= 2)
+    mine = {path for kind, path in paths.items() if kind in ("", "name=systemd")} or {"/"}
+    return [top / path.lstrip("/") for top in hierarchies(mountinfo) for path in sorted(mine)]
 
 
 def hierarchies(mountinfo: str) -> list[Path]:
