@@ -1,6 +1,6 @@
 # What people type. Everything is set up on the way; nothing else is done by hand.
 .DEFAULT_GOAL := help
-.PHONY: help setup lab clean-lab test lint requirements new-role clean
+.PHONY: help setup lab stop-lab clean-lab test lint requirements new-role clean
 
 goldsmith := .venv/bin/goldsmith
 
@@ -13,22 +13,27 @@ setup:  ## .venv from requirements.lock, if that has changed
 lab: setup  ## lock and build the lab's image, boot 4 nodes from it, deploy, audit (as root)
 	@$(goldsmith) lab up
 
-clean-lab: setup  ## stop the lab and remove it; the pool and built images stay
+stop-lab: setup  ## stop the lab and remove its nodes; the pool and built images stay for the next `make lab`
 	@$(goldsmith) lab down --remove
+
+clean-lab: stop-lab  ## stop the lab and remove all that it made: nodes, images, pool
+	@scripts/clean.sh
 
 test: setup  ## all tests; those that need root and systemd-nspawn say so when they are skipped
 	@.venv/bin/pytest
 
 lint: setup  ## ruff and mypy alone
-	@.venv/bin/ruff check .
+	@.venv/bin/ruff check
+	@.venv/bin/ruff format --check
 	@.venv/bin/mypy
 
 requirements: setup  ## renew requirements.lock from pyproject.toml
 	@scripts/requirements.sh
 
-new-role: setup  ## make new-role NAME=x: lay down roles/x
+new-role: setup  ## make new-role NAME=x [IMAGE=lab]: lay down roles/x, and add it to an image
 	@test -n "$(NAME)" || { echo "error: which role? make new-role NAME=x" >&2; exit 4; }
-	@$(goldsmith) new-role "$(NAME)"
+	@$(goldsmith) new-role "$(NAME)" $(if $(IMAGE),--image "$(IMAGE)")
 
-clean: clean-lab  ## clean-lab, and the pool, the images, .venv and all caches
-	@scripts/clean.sh
+clean: clean-lab  ## clean-lab, and .venv and all caches
+	@rm -rf --one-file-system -- .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf -- {} +

@@ -17,8 +17,11 @@ from goldsmith.inventory.site import fold
 from goldsmith.model.finding import Severity
 
 STYLE = {
-    Severity.OK: "bold green", Severity.WARN: "bold yellow", Severity.FAIL: "bold red", Severity.UNKNOWN: "bold magenta",
-}  # fmt: skip
+    Severity.OK: "bold green",
+    Severity.WARN: "bold yellow",
+    Severity.FAIL: "bold red",
+    Severity.UNKNOWN: "bold magenta",
+}
 WIDTH = 110
 
 

@@ -10,7 +10,7 @@ cat >"$new" <<'END'
 # `make requirements`, never edited by hand. `make setup` installs it with pip --require-hashes.
 END
 .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --extra dev --generate-hashes \
-    --no-header --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml scripts/build-requirements.txt >>"$new" ||
+    --no-header --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml >>"$new" ||
     { echo "error: the requirements can't be resolved: is the network there?" >&2; exit 4; }
 if cmp -s "$new" requirements.lock; then
     echo "requirements.lock is up to date"

@@ -58,7 +58,8 @@ def census(probes: Iterable[Probe], judged: Collection[str] = (), most: int = 20
     """Findings about facts in which nodes differ from the majority.
 
     judged: beginnings of facts that were compared with a promise already (`packages libnccl2`, `role.nccl`).
-    most: how many facts at most; a node of another distribution differs in thousands. Fewer than three nodes have no majority: then each group is named, and none is called the odd one.
+    most: how many facts at most; a node of another distribution differs in thousands.
+    Fewer than three nodes have no majority: then each group is named, and none is called the odd one.
     """
     probes = list(probes)
     if len(probes) < 2:

@@ -49,7 +49,7 @@ def _asking(plan: Plan, probe: Probe) -> Iterator[Finding]:
     if not probe.root:
         yield Finding(
             probe.node, "goldsmith.root", Severity.UNKNOWN, "the probe", "run as root", "run as an ordinary user",
-            source="the audit itself", remedy="set ansible_user to root, or ansible_become with sudo without a password",
+            source="the audit itself", remedy="set ansible_user to root, or ansible_become: true",
         )  # fmt: skip
     roles = {part_name(role.name): role.name for role in plan.roles}
     for part, reason in probe.errors.items():

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from goldsmith import cgroups
-from goldsmith.lab import identity, keys, network, node, processes, state
+from goldsmith import cgroups, processes
 from goldsmith.errors import GoldsmithError
+from goldsmith.lab import identity, keys, network, node, state
 from goldsmith.lab.settings import LabSettings, lab_settings
 
 
