@@ -27,7 +27,7 @@ class Step:
         if self._status:
             self._status.update(f"{escape(self._title)} [dim]{escape(detail.strip()[:90])}[/]")
         elif time.monotonic() - self._last > 15:  # a log: a sign of life, not a flood
-            console.print(f"    {escape(detail.strip()[:100])}")
+            console.print(f"    {escape(detail.strip()[:100])}", soft_wrap=True)
             self._last = time.monotonic()
 
 
@@ -42,17 +42,17 @@ def step(title: str) -> Iterator[Step]:
     if status:
         status.start()
     else:
-        console.print(f"  … {escape(title)}")
+        console.print(f"  … {escape(title)}", soft_wrap=True)
     try:
         yield current
     except BaseException:
         if status:
             status.stop()
-        console.print(f"  [red]✗[/] {escape(title)}")
+        console.print(f"  [red]✗[/] {escape(title)}", soft_wrap=True)
         raise
     if status:
         status.stop()
     seconds = time.monotonic() - started
     took = f" [dim]{seconds:.1f} s[/]" if seconds >= 0.1 else ""
     result = f": {escape(current.result)}" if current.result else ""
-    console.print(f"  [green]✓[/] {escape(title)}{result}{took}")
+    console.print(f"  [green]✓[/] {escape(title)}{result}{took}", soft_wrap=True)

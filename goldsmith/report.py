@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from io import StringIO
 
@@ -63,7 +64,9 @@ def audit_svg(audit: Audit, width: int = WIDTH) -> str:
     """The report as a picture, for documentation."""
     console = Console(width=width, record=True, force_terminal=True, file=StringIO(), highlight=False)
     console.print(audit_view(audit))
-    return console.export_svg(title=f"goldsmith audit {audit.site}")
+    svg = console.export_svg(title=f"goldsmith audit {audit.site}")
+    # rich has the reader's browser fetch a font from a third party; any monospaced one does
+    return re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)
 
 
 def audit_view(audit: Audit) -> RenderableType:

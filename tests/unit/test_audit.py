@@ -176,7 +176,8 @@ def test_json_and_svg() -> None:
     data = json.loads(audit_json(audit([torch("node02"), torch("node04")])))
     assert data["severity"] == "FAIL" and data["exit_code"] == 2 and len(data["findings"]) == 2
     assert data["folded"][0]["node"] == "node[02,04]"
-    assert audit_svg(audit([])).startswith("<svg")
+    svg = audit_svg(audit([torch("node02")]))
+    assert svg.startswith("<svg") and "font-face" not in svg and "2.5.1-1" in svg
 
 
 def test_saved_probes(tmp_path: Path) -> None:
