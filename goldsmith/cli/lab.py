@@ -136,7 +136,8 @@ def down(site: Path, remove: bool) -> None:
     with suppress(OSError):  # the last lab's
         settings.lock_file.parent.rmdir()
     if remove and (settings.root / "pool").is_dir():
-        click.echo(f"kept for the next `make lab`: the pool and the built images in {settings.root} (`make clean-lab` removes them)")
+        kept = f"the pool and the built images in {settings.root}"
+        click.echo(f"kept for the next `make lab`: {kept} (`make clean-lab` removes them)")
 
 
 @lab.command()
