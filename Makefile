@@ -1,6 +1,6 @@
 # What people type. Everything is set up on the way; nothing else is done by hand.
 .DEFAULT_GOAL := help
-.PHONY: help setup lab stop-lab clean-lab test lint requirements new-role clean
+.PHONY: help setup need-root lab stop-lab clean-lab test lint requirements new-role clean
 
 goldsmith := .venv/bin/goldsmith
 
@@ -10,7 +10,11 @@ help:  ## this list
 setup:  ## .venv from requirements.lock, if that has changed
 	@scripts/setup.sh
 
-lab: setup  ## lock and build the lab's image, boot 4 nodes from it, deploy, audit (as root)
+need-root:
+	@test "$$(id -u)" = 0 || { echo "error: the lab needs root: it makes namespaces, mounts and a bridge" >&2; \
+	    echo "  run it as root: sudo make lab" >&2; exit 4; }
+
+lab: need-root setup  ## lock and build the lab's image, boot 4 nodes from it, deploy, audit (as root)
 	@$(goldsmith) lab up
 
 stop-lab: setup  ## stop the lab and remove its nodes; the pool and built images stay for the next `make lab`

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from goldsmith.model.desired import Desired
 from goldsmith.model.finding import Severity
 from goldsmith.model.probe import Probe
-from goldsmith.model.resource import File, KernelModule, Package, Sysctl, Unit
+from goldsmith.model.resource import File, KernelModule, Package, PackageFile, Sysctl, Unit
 
 Kind = Literal["packages", "holds", "contents", "files", "units", "modules", "sysctls", "parameters"]
 
@@ -113,15 +113,8 @@ def _contents(desired: Desired, probe: Probe) -> Iterator[Difference]:
             reason = (have or {}).get("error", "the probe's answer lacks it")
             yield Difference("contents", path, "readable", f"not read: {reason}", Severity.UNKNOWN)
             continue
-        actual = ""
-        if have["type"] != "file":
-            actual = have["type"]
-        elif have["size"] != want.size:
-            actual = f"{have['size']} bytes"
-        elif have.get("sha256") not in (None, want.sha256):
-            actual = f"sha256 {have['sha256'][:12]}…"
-        if actual:
-            expected = f"{want.size} bytes" if actual.endswith("bytes") else f"sha256 {want.sha256[:12]}…"
+        if (expected_actual := _content(want, have)) is not None:
+            expected, actual = expected_actual
             yield Difference(
                 "contents",
                 path,
@@ -130,6 +123,26 @@ def _contents(desired: Desired, probe: Probe) -> Iterator[Difference]:
                 evidence=(f"dpkg says {package.name} {package.version} is installed; the file isn't that package's",),
                 since=have.get("ctime", have.get("mtime", "")),
             )
+
+
+def _content(want: PackageFile, have: Mapping[str, Any]) -> tuple[str, str] | None:
+    """What a package's file should be and is, or None if it is that."""
+    if want.link is not None:
+        seen = f"a link to {have.get('target')}" if have["type"] == "link" else _kind(have)
+        return None if have.get("target") == want.link else (f"a link to {want.link}", seen)
+    if have["type"] != "file":
+        return f"sha256 {want.sha256[:12]}…", _kind(have)
+    if have["size"] != want.size:
+        return f"{want.size} bytes", f"{have['size']} bytes"
+    if have.get("sha256") not in (None, want.sha256):
+        return f"sha256 {want.sha256[:12]}…", f"sha256 {have['sha256'][:12]}…"
+    return None
+
+
+def _kind(have: Mapping[str, Any]) -> str:
+    if have["type"] == "link":
+        return f"a link to {have.get('target')}"
+    return "absent" if have["type"] == "absent" else f"a {have['type']}"
 
 
 def _files(desired: Desired, probe: Probe) -> Iterator[Difference]:
@@ -146,7 +159,7 @@ def _files(desired: Desired, probe: Probe) -> Iterator[Difference]:
         expected, actual = [], []
         if have["type"] != "file":
             expected.append("a file")
-            actual.append("absent" if have["type"] == "absent" else f"a {have['type']}")
+            actual.append(_kind(have))
         else:
             for label, want, seen in _attributes(file, have):
                 if want != seen:

@@ -180,7 +180,8 @@ def start(site: Path, node: str, bare: bool) -> None:
 @lab.command()
 @_site
 @click.argument("node")
-def stop(site: Path, node: str) -> None:
+@click.option("--remove", is_flag=True, help="Remove its disk, too: its next start is from the image again.")
+def stop(site: Path, node: str, remove: bool) -> None:
     """Shut NODE down in order; what it has on its disk stays."""
     from goldsmith import host
     from goldsmith.holding import holding
@@ -189,7 +190,7 @@ def stop(site: Path, node: str) -> None:
     _, settings = _load(site)
     host.require_root("the lab")
     with holding(settings.lock_file, f"lab {settings.name}"):
-        engine.stop_node(settings, node)
+        (engine.remove_node if remove else engine.stop_node)(settings, node)
 
 
 @lab.command()

@@ -25,7 +25,7 @@ _MERGED = re.compile(r"/(bin|sbin|lib|lib32|lib64|libx32)/")
 
 
 def libraries(deb: Path, *, timeout: float = 300) -> dict[str, LockedFile]:
-    """path on the node → size and sha256 of every regular file of a deb that is named lib*.so*.
+    """path on the node → size and sha256, or target, of every file and link of a deb that is named lib*.so*.
 
     timeout: seconds. Raises GoldsmithError for a damaged deb.
     """
@@ -33,6 +33,8 @@ def libraries(deb: Path, *, timeout: float = 300) -> dict[str, LockedFile]:
     try:
         with _tar_of(deb, timeout) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
             for member in tar:
+                if member.issym() and LIBRARY.search(member.name):
+                    found[node_path(member.name)] = LockedFile(link=member.linkname)
                 if member.isfile() and LIBRARY.search(member.name):
                     content = tar.extractfile(member)
                     if content is not None:

@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from goldsmith.errors import GoldsmithError
 from goldsmith.model.resource import Package, PackageFile
@@ -20,13 +20,21 @@ POOL_SOURCES = "/etc/apt/sources.list.d/goldsmith.sources"
 
 class LockedFile(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
-    size: int
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    size: int = 0
+    sha256: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
+    link: str | None = None
+
+    @model_validator(mode="after")
+    def _file_or_link(self) -> LockedFile:
+        if bool(self.sha256) == bool(self.link):
+            raise ValueError("has either a sha256 or a link")
+        return self
 
 
 class LockedPackage(BaseModel):
     """One deb. origin: label:version/suite as apt names it, e.g. `Debian:13.2/stable`; never a host's name.
-    why: `base`, `family NAME`, `role NAME` or `needed`. files: shared libraries of family packages."""
+    why: `base`, `family NAME`, `role NAME` or `needed`. files: shared libraries of family packages, and the links
+    to them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     name: str
@@ -42,7 +50,7 @@ class LockedPackage(BaseModel):
     files: dict[str, LockedFile] = {}
 
     def resource(self, *, held: bool = False, verify: bool = False) -> Package:
-        files = {path: PackageFile(file.size, file.sha256) for path, file in self.files.items()}
+        files = {path: PackageFile(file.size, file.sha256, file.link) for path, file in self.files.items()}
         return Package(self.name, self.version, held=held, verify=verify, files=files)
 
 

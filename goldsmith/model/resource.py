@@ -34,10 +34,15 @@ class Package:
 
 @dataclass(frozen=True)
 class PackageFile:
-    """One file inside a package, as the deb in the pool has it: dpkg's database can't vouch for it."""
+    """One file inside a package, as the deb in the pool has it: dpkg's database can't vouch for it.
+
+    link: where a symbolic link leads (then it has no content): a libnccl.so.2 that leads to another library, or is
+    one itself, is what the loader takes.
+    """
 
     size: int
     sha256: str
+    link: str | None = None
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ def locked(lock: Lock) -> tuple[str | None, dict[str, tuple[int, str, str]]]:
         if re.fullmatch(r"libnccl\d+", package.name) and match:
             version = match.group()
         for path, file in package.files.items():
+            if file.link is not None:
+                continue  # the engine compares where the package's links lead
             # a deb may say /lib where the node, its /usr merged, says /usr/lib
             path = path if path.startswith("/usr/") else f"/usr{path}"
             if re.search(r"/libnccl\.so[.\d]*$", path):

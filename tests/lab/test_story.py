@@ -57,7 +57,7 @@ def bare_node(lab: Lab) -> Iterator[str]:
     hosts.write_text(before.replace("node[01:04]", "node[01:05]"))
     lab.goldsmith("lab", "start", "node05", "--bare", "--site", "SITE")
     yield "node05"
-    lab.goldsmith("lab", "stop", "node05", "--site", "SITE")
+    lab.goldsmith("lab", "stop", "node05", "--remove", "--site", "SITE")
     hosts.write_text(before)
 
 

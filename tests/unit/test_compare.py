@@ -69,6 +69,24 @@ def test_replaced_library_is_found_though_dpkg_is_content() -> None:
     assert one.kind == "packages"
 
 
+@pytest.mark.parametrize(
+    ("have", "actual"),
+    [
+        ({"type": "link", "target": "libnccl.so.2.22.3"}, None),
+        ({"type": "link", "target": "/opt/libnccl.so.2.21.5"}, "a link to /opt/libnccl.so.2.21.5"),
+        ({"type": "file", "size": 5, "sha256": "b" * 64}, "a file"),
+        ({"type": "absent"}, "absent"),
+    ],
+)
+def test_a_packages_link_that_leads_elsewhere_is_found(have: dict[str, Any], actual: str | None) -> None:
+    """`cp other.so libnccl.so.2` after an rm: the library itself is untouched, and the loader takes the other."""
+    link = PackageFile(0, "", "libnccl.so.2.22.3")
+    wanted = desired(Package("libnccl2", "1", files={"/usr/lib/libnccl.so.2": link}))
+    differences = found(wanted, packages={"libnccl2": package("1")}, package_files={"/usr/lib/libnccl.so.2": have})
+    assert [one.actual for one in differences] == ([actual] if actual else [])
+    assert all("a link to libnccl.so.2.22.3" in one.expected for one in differences)
+
+
 def test_edited_file_shows_the_lines() -> None:
     facts = file_facts(sha256="b" * 64, text="# ours\nNCCL_IB_TC=41\nNCCL_DEBUG=INFO\n")
     [one] = found(desired(NCCL_CONF), files=facts)
@@ -89,7 +107,7 @@ def test_secrets_are_never_shown() -> None:
     [
         ({"mode": 0o666}, "mode 0666"),
         ({"owner": "nobody"}, "owner nobody:root"),
-        ({"type": "link", "target": "/x"}, "a link"),
+        ({"type": "link", "target": "/x"}, "a link to /x"),
         ({"type": "absent"}, "absent"),
     ],
 )

@@ -114,6 +114,8 @@ def describe_package_file(run: Run, path: str, always: bool = False) -> tuple[st
         # `cp -p` and dpkg set the former; the latter says when it came to this node
         "ctime": run.iso(status.st_ctime),
     }
+    if facts["type"] == "link":
+        facts["target"] = os.readlink(run.path(path))
     if facts["type"] == "file" and (always or run.deep or status.st_size <= HASH_LIMIT):
         try:
             facts["sha256"] = run.sha256(path)
