@@ -135,9 +135,6 @@ def down(site: Path, remove: bool) -> None:
             settings.lock_file.unlink(missing_ok=True)
     with suppress(OSError):  # the last lab's
         settings.lock_file.parent.rmdir()
-    if remove and (settings.root / "pool").is_dir():
-        kept = f"the pool and the built images in {settings.root}"
-        click.echo(f"kept for the next `make lab`: {kept} (`make clean-lab` removes them)")
 
 
 @lab.command()
