@@ -50,7 +50,7 @@ def this_plan() -> Plan:
 def this_probe(plan: Plan) -> Probe:
     """What the host says of itself now: one exec, kept until this run changes something on it.
 
-    pyinfra doesn't cache facts, and asks again for each operation in both of its phases (engines.md).
+    pyinfra doesn't cache facts, and asks again for each operation in both of its phases (docs/measured.md).
     """
     kept = host.connector_data.get(_PROBE)
     if kept and time.monotonic() - kept[0] < _FRESH_SECONDS:

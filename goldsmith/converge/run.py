@@ -88,7 +88,7 @@ def _pyinfra(
     with tempfile.TemporaryDirectory(prefix="goldsmith-deploy-") as folder:
         path = Path(folder) / "result.json"
         argv = [sys.executable, "-m", "goldsmith.converge.pyinfra_main", "--json", *options]
-        # PYINFRA_YES would turn change detection off, and every --check into "nothing to change" (engines.md)
+        # PYINFRA_YES would turn change detection off, and every --check into "nothing to change" (docs/measured.md)
         ours = {"GOLDSMITH_RESULT": str(path), "PYINFRA_PROGRESS": "off", "PYINFRA_YES": ""}
         done = run(
             [*argv, str(inventory), str(project / "deploy.py")],

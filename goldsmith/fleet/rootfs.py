@@ -1,7 +1,7 @@
 """A root file system that isn't running: commands in it, by systemd-nspawn, without booting it.
 
 Nothing here reads or writes below the tree from the outside: an absolute link in it would lead out onto this
-machine (pyinfra's stock @chroot connector overwrote a build host's file that way, engines.md section 1).
+machine (pyinfra's stock @chroot connector overwrote a build host's file that way, docs/measured.md).
 """
 
 from __future__ import annotations

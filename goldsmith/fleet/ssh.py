@@ -14,7 +14,7 @@ from goldsmith.model.node import Node, Ssh
 from goldsmith.model.probe import parse_probe
 from goldsmith.probe.bundle import PYTHON
 
-# Connections under way at once; sshd and our own key exchange are what limits (engines.md, section 4).
+# Connections under way at once; sshd and our own key exchange are what limits (docs/measured.md).
 FANOUT = 200
 CONNECT_SECONDS = 10.0
 LARGEST_ANSWER = 32 * 1024 * 1024

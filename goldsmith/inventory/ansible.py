@@ -1,7 +1,7 @@
 """Everything goldsmith takes from ansible-core's insides, in one module.
 
 ansible-core promises none of these names; the version is pinned exactly and tests/contract/test_ansible.py
-compares what we read with `ansible-inventory --list` (design.md, decision 2).
+compares what we read with `ansible-inventory --list` (docs/architecture.md).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Host:
 
 class Inventory:
     """An inventory folder (hosts.yml, group_vars/, host_vars/, vault). Variables are templated per host, when
-    asked for: templating 10,000 hosts takes a minute (engines.md, section 2)."""
+    asked for: templating 10,000 hosts takes a minute (docs/measured.md)."""
 
     def __init__(self, folder: Path, vault_password_file: Path | None = None) -> None:
         # importing ansible takes a second; commands that need no inventory shouldn't pay it

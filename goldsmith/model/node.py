@@ -9,7 +9,7 @@ from typing import Any, Literal
 from goldsmith.errors import GoldsmithError
 
 # live: a booted machine. image: a root file system that isn't running (no systemd, no kernel of its own).
-# Roles never ask systemd or /proc which it is; it is decided here, once (design.md, decision 1).
+# Roles never ask systemd or /proc which it is; it is decided here, once (docs/architecture.md).
 Target = Literal["live", "image"]
 
 

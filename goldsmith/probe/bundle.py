@@ -13,7 +13,7 @@ from goldsmith.role import Role
 
 NODE = Path(__file__).parent / "node"
 # What runs the script, from its stdin. Debian's and Ubuntu's own Python, not whatever is first in PATH: a pyenv in
-# root's .bashrc cost 20 seconds an exec (engines.md, section 1). Isolated, without site-packages.
+# root's .bashrc cost 20 seconds an exec (docs/measured.md). Isolated, without site-packages.
 PYTHON = ("/usr/bin/python3", "-I", "-S", "-")
 DEADLINE = 5.0  # seconds a part has, unless its probe.py sets DEADLINE (or DEEP_DEADLINE, for a deep probe)
 LONGEST = 300.0

@@ -12,7 +12,8 @@ from goldsmith import MANAGED, File, GoldsmithError, Lock, Node, Resource, Unit,
 TEMPLATES = Path(__file__).parent / "templates"
 KEYRING = "/etc/apt/keyrings/goldsmith.asc"
 NR_OPEN = 1048576
-# apt-daily.service is what the timers start: masked too, so that a running transaction isn't met by it (C41)
+# apt-daily.service is what the timers start: masked too, so that a running transaction isn't met by it
+# (kubernetes-sigs/image-builder#2058)
 AUTOMATIC = (
     "apt-daily.timer",
     "apt-daily-upgrade.timer",
@@ -36,7 +37,8 @@ def desired(node: Node, lock: Lock) -> Iterator[Resource]:
     yield File(KEYRING, pool.key, before_packages=True)
     yield _before("/etc/apt/preferences.d/90-goldsmith", "preferences", pool=pool)
     yield _before("/etc/apt/apt.conf.d/90goldsmith", "apt.conf", timeout=timeout)
-    # a second source is how a same-named, higher package came to working clusters (C1, C5)
+    # a second source is how a same-named, higher package came to working clusters (aws/aws-parallelcluster#3034,
+    # NVIDIA/nvtrust#55)
     none = _header() + "# goldsmith.sources is the one source.\n"
     yield File("/etc/apt/sources.list", none, before_packages=True)
     # … and where Debian's installer and cloud images write them

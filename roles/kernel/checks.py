@@ -22,7 +22,8 @@ def check(node: Node, lock: Lock, facts: Mapping[str, Any]) -> Iterator[Finding]
     for kernel in facts["kernels"]:
         release = kernel["release"]
         if facts["dkms_present"] and not kernel["headers"]:
-            # an updated kernel without its headers boots into a node without a driver (C24)
+            # an updated kernel without its headers boots into a node without a driver
+            # (GoogleCloudPlatform/compute-gpu-installation#25)
             yield Finding(
                 node=node.name, check="kernel.headers-installed", severity=Severity.FAIL,
                 fact=f"headers of {release}", expected="installed", actual="missing",

@@ -8,7 +8,8 @@ from goldsmith import KernelModule, KernelParameter, Lock, Node, Resource, Sysct
 
 
 def desired(node: Node, lock: Lock) -> Iterator[Resource]:
-    # image and headers move together, held: one without the other leaves DKMS modules unbuilt (C24)
+    # image and headers move together, held: one without the other leaves DKMS modules unbuilt
+    # (GoogleCloudPlatform/compute-gpu-installation#25)
     yield from lock.family("kernel")
     for name in node["kernel_modules"]:
         yield KernelModule(name)

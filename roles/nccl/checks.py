@@ -88,7 +88,8 @@ def _one_version(node: Node, lock: Lock, version: str, facts: Mapping[str, Any])
     others = [one for one in facts["libraries"] if one["version"] not in (None, version)
               and one["path"] != facts["loader"]]  # fmt: skip
     for other in others:
-        # whichever comes first on somebody's path is loaded: `undefined symbol ncclCommRegister` (C61, C62)
+        # whichever comes first on somebody's path is loaded: `undefined symbol ncclCommRegister` (pytorch#119072,
+        # verl#6621)
         yield Finding(
             node=node.name, check="nccl.one-version", severity=Severity.WARN, fact=other["path"],
             expected=f"NCCL {version} alone on the node", actual=f"NCCL {other['version']}",

@@ -1,6 +1,6 @@
 """Is the driver one version: module loaded, module on disk, libraries, fabric manager, lock?
 
-Full versions are compared, never the branch: 530.30.02 and 530.41.03 don't work together (C4).
+Full versions are compared, never the branch: 530.30.02 and 530.41.03 don't work together (NVIDIA/gpu-operator#544).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _paths(facts: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _one_library_version(node: Node, versions: list[str], facts: Mapping[str, Any]) -> Iterator[Finding]:
     if len(versions) > 1:
-        # a .run installer beside the packages leaves this (C2)
+        # a .run installer beside the packages leaves this (Azure/azhpc-images#86)
         yield Finding(
             node=node.name, check="nvidia_driver.one-library-version", severity=Severity.FAIL,
             fact="driver libraries", expected="one version", actual=" and ".join(versions), evidence=_paths(facts),
@@ -98,7 +98,8 @@ def _module_matches_library(node: Node, versions: list[str], facts: Mapping[str,
     if not module or not versions or versions == [module["version"]]:
         return
     on_disk = next((one for one in facts["on_disk"] if one["running"]), None)
-    # where the old module is what the next boot loads too, a reboot doesn't heal it (C7)
+    # where the old module is what the next boot loads too, a reboot doesn't heal it
+    # (oddmario/NVIDIA-Ubuntu-Driver-Guide#4)
     healed = on_disk is not None and [on_disk["version"]] == versions
     yield Finding(
         node=node.name, check="nvidia_driver.module-matches-library", severity=Severity.FAIL, fact="driver",
@@ -140,7 +141,8 @@ def _fabricmanager(node: Node, facts: Mapping[str, Any]) -> Iterator[Finding]:
         return
     driver = facts["loaded"]["version"]
     installed = sorted({upstream(one["version"]) for one in facts["fabricmanager"]})
-    # another version refuses to start, none at all is CUDA error 802 while nvidia-smi looks healthy (C4, C11)
+    # another version refuses to start, none at all is CUDA error 802 while nvidia-smi looks healthy
+    # (NVIDIA/gpu-operator#544, aws-samples/aws-deep-learning-ami-ubuntu-dcv-desktop#28)
     if installed != [driver]:
         yield Finding(
             node=node.name, check="nvidia_driver.fabricmanager-matches", severity=Severity.FAIL,

@@ -13,7 +13,8 @@ PERSISTENCED = "nvidia-persistenced.service"
 
 
 def desired(node: Node, lock: Lock) -> Iterator[Resource]:
-    # the whole family: a hold that covered one package of it let the others move (C6, C9)
+    # the whole family: a hold that covered one package of it let the others move (lyulyul/shine-cluster#30,
+    # GoogleCloudPlatform/cluster-toolkit#4458)
     yield from lock.family("nvidia_driver")
     header = MANAGED.format(role="nvidia_driver")
     yield KernelModule("nouveau", "blacklisted")

@@ -1,7 +1,7 @@
 """GPUs, the module that is loaded, those on disk, the libraries: each by itself. Python 3.8, stdlib only.
 
 Files alone are read: `nvidia-smi` takes seconds, hangs on a GPU that fell off the bus, and says `healthy` of
-nodes whose CUDA fails (C11).
+nodes whose CUDA fails (aws-samples/aws-deep-learning-ami-ubuntu-dcv-desktop#28).
 """
 
 from __future__ import annotations

@@ -52,7 +52,8 @@ def _nccl(node: Node, lock: Lock, environment: Mapping[str, Any]) -> Iterator[Fi
     elif path.startswith(own):
         wrong = ""
     else:
-        # found first on the path of a wheel that brought its own: undefined symbols, or another version (C61, C62)
+        # found first on the path of a wheel that brought its own: undefined symbols, or another version
+        # (pytorch#119072, verl#6621)
         system = {file for package in lock.family("nccl") for file in package.files}
         system |= {f"/usr{file}" for file in system if not file.startswith("/usr/")}
         allowed = not wheels and (not system or path in system)

@@ -45,7 +45,7 @@ def test_other_version_names_both() -> None:
 
 @pytest.mark.parametrize(("status", "said"), [("iF", "half-configured"), ("iU", "unpacked"), ("iH", "half-installed")])
 def test_a_broken_installation_is_no_installation(status: str, said: str) -> None:
-    """dpkg leaves iF when a DKMS build fails (lab.md); the version alone looks right."""
+    """dpkg leaves iF when a DKMS build fails; the version alone looks right."""
     [one] = found(desired(Package("dkms", "1")), packages={"dkms": package("1", status=status)})
     assert said in one.actual
 

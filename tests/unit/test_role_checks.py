@@ -155,7 +155,7 @@ def test_the_captured_mismatch_of_module_and_libraries(tmp_path: Path) -> None:
     assert list(findings) == ["nvidia_driver.module-matches-library"]
     finding = findings["nvidia_driver.module-matches-library"]
     assert "525.85.12" in finding.expected and "520.56.06" in finding.actual and finding.remedy.startswith("reboot")
-    # the old module is on disk too: a reboot won't heal it (C7)
+    # the old module is on disk too: a reboot won't heal it (oddmario/NVIDIA-Ubuntu-Driver-Guide#4)
     stale = found("nvidia_driver", facts_of("nvidia_driver", driver_run(tmp_path, on_disk="520.56.06")), lock)
     assert "initramfs" in stale["nvidia_driver.module-matches-library"].remedy
     assert stale["nvidia_driver.module-on-disk"].actual == "module 520.56.06"
@@ -407,7 +407,7 @@ def test_a_wheel_loads_its_own_nccl(tmp_path: Path) -> None:
 
 
 def test_the_systems_nccl_before_the_wheels(tmp_path: Path) -> None:
-    """C61: undefined symbol ncclCommRegister."""
+    """pytorch#119072: undefined symbol ncclCommRegister."""
     nccl_node(wheel(tmp_path, runpath="$ORIGIN"))
     run = FakeRun(tmp_path, commands={"ldconfig": Result(0, LDCONFIG, "")})
     finding = found("pytorch", facts_of("pytorch", run))["pytorch.nccl-loaded"]

@@ -1,7 +1,7 @@
 """The pyinfra connector for nodes: `@goldsmith/NAME`. pyinfra's own, with three things set right.
 
 - TCP_NODELAY: paramiko leaves it unset, and every exec then waits for Nagle: 50 ms instead of 10
-  (engines.md, section 1).
+  (docs/measured.md).
 - Host keys are checked strictly, against the site's known_hosts; pyinfra's default accepts new ones.
 - Address, user and key come from the site's inventory, read for the hosts that a run touches.
 """

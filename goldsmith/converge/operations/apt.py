@@ -49,7 +49,7 @@ def plan_transaction(desired: Desired, found: Iterable[Difference], held: Iterab
     """What to do about the packages that differ. held: the packages that are held now.
 
     Holds of packages that change are taken off before and set again after: a held package fails in apt, and
-    --allow-change-held-packages drops the hold silently (engines.md, section 1).
+    --allow-change-held-packages drops the hold silently (docs/measured.md).
     """
     install, reinstall, hold = {}, {}, set()
     for one in found:

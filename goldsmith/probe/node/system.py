@@ -58,7 +58,8 @@ def reboot_reasons(run: Run, images: list[str], trees: list[str]) -> list[str]:
     """Why this node must reboot, one sentence each."""
     running = (run.read("/proc/sys/kernel/osrelease") or os.uname().release).strip()
     reasons = []
-    # an unattended update moves the next boot to another kernel and the driver is gone then (C24, C25)
+    # an unattended update moves the next boot to another kernel and the driver is gone then
+    # (GoogleCloudPlatform/compute-gpu-installation#25, nvidia-docker#804)
     newest = max(images, key=release_key) if images else running
     if release_key(newest)[0] > release_key(running)[0]:
         reasons.append(f"kernel {running} runs, {newest} is installed")
