@@ -1,10 +1,13 @@
 """The package transaction: what it would do, and what it refuses."""
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from goldsmith import Package
 from goldsmith.compare import Difference
-from goldsmith.converge.operations.apt import Transaction, plan_transaction, refusals
+from goldsmith.converge.operations.apt import Transaction, change, plan_transaction, refusals, sources
 from goldsmith.model.desired import gather
 from goldsmith.model.resource import PackageFile
 
@@ -27,6 +30,21 @@ def test_a_replaced_file_reinstalls_its_package() -> None:
     found = [Difference("contents", "/usr/lib/libnccl.so.2", "sha256 a", "sha256 b")]
     what = plan_transaction(DESIRED, found, held=["libnccl2"])
     assert what == Transaction((), ("libnccl2=2.22.3-1-1",), ("libnccl2",), ("libnccl2",))
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_holds_come_back_even_if_apt_fails(tmp_path: Path, code: int) -> None:
+    """The real shell line, with fakes for apt-get and apt-mark."""
+    for name, ends in (("apt-get", code), ("apt-mark", 0)):
+        fake = tmp_path / name
+        fake.write_text(f'#!/bin/sh\necho "{name} $*" >> {tmp_path}/said\nexit {ends}\n')
+        fake.chmod(0o755)
+    line = change(lock(), "live", Transaction(("libnccl2=2",), (), ("libnccl2",), ("libnccl2",)))
+    line = line.split("apt-mark unhold", 1)[1].replace(sources(lock(), "live"), ":")
+    done = subprocess.run(["sh", "-c", f"apt-mark unhold{line}"], env={"PATH": f"{tmp_path}:/bin:/usr/bin"}, timeout=30)
+    assert done.returncode == code
+    said = (tmp_path / "said").read_text().splitlines()
+    assert [one.split(" -o")[0] for one in said] == ["apt-mark unhold libnccl2", "apt-get -y", "apt-mark hold libnccl2"]
 
 
 def test_a_dropped_hold_needs_no_apt() -> None:

@@ -115,6 +115,16 @@ def simulate(lock: Lock, target: Target, what: Transaction) -> str:
     return _install(lock, target, what, "--simulate", "--allow-change-held-packages")
 
 
+def change(lock: Lock, target: Target, what: Transaction) -> str:
+    """The command that does it. Holds that were taken off are set again, even if apt fails in between: a node
+    that lost its holds and kept its old driver is the next unattended upgrade's victim."""
+    install = _install(lock, target, what)
+    if not what.unhold:
+        return install
+    names = " ".join(map(quote, what.unhold))
+    return f"apt-mark unhold {names} && {{ {install}; code=$?; apt-mark hold {names}; (exit $code); }}"
+
+
 def _install(lock: Lock, target: Target, what: Transaction, *options: str) -> str:
     packages = [*what.install, *what.reinstall]
     flags = ["--no-install-recommends", "--allow-downgrades", *options]
@@ -144,7 +154,7 @@ def refusals(output: str, lock: Lock) -> list[str]:
                 reasons.append(f"it would install {name} {version}, which isn't in the lock")
             elif locked.version != version:
                 reasons.append(f"it would install {name} {version}; the lock has {locked.version}")
-            elif f"{lock.pool.origin}:" not in match["origin"] and lock.pool.origin not in match["origin"]:
+            elif not match["origin"].startswith(f"{lock.pool.origin}:"):
                 reasons.append(f"it would take {name} from {match['origin'] or 'an unnamed origin'}, not the pool")
         elif line.startswith("Inst "):
             reasons.append(f"apt says something this version of goldsmith can't read: {line}")
@@ -172,19 +182,18 @@ def transaction(plan: Plan) -> Iterator[PyinfraCommand]:
         yield StringCommand("dpkg --configure -a --force-confold", _timeout=TIMEOUT)
         yield StringCommand(f"{apt_get(lock, target)} --error-on=any update", _timeout=600)
         yield FunctionCommand(refuse_surprises, (plan, what), {})
-        if what.unhold:
-            yield StringCommand("apt-mark unhold", *map(quote, what.unhold))
-        yield StringCommand(_install(lock, target, what), _timeout=TIMEOUT)
+        yield StringCommand(change(lock, target, what), _timeout=TIMEOUT)
         yield StringCommand("rm -f /usr/sbin/policy-rc.d" if target == "image" else f"rm -rf {ONLY}")
         yield StringCommand("apt-get clean")
-    if what.hold:
-        yield StringCommand("apt-mark hold", *map(quote, what.hold))
+    if hold := sorted(set(what.hold) - set(what.unhold)):
+        yield StringCommand("apt-mark hold", *map(quote, hold))
 
 
 def refuse_surprises(state: State, host: Host, plan: Plan, what: Transaction) -> bool:
     """Simulate; False, with the reasons logged, if the transaction would do what the lock doesn't say."""
     command = simulate(plan.lock, plan.node.target, what)
-    status, output = host.run_shell_command(StringCommand(command), _timeout=300)
+    sudo = bool(host.data.get("_sudo", False))
+    status, output = host.run_shell_command(StringCommand(command), _timeout=300, _sudo=sudo)
     if not status:
         host.log(f"apt can't do this; nothing was changed: {output.stderr or output.stdout}", logger.error)
         return False
