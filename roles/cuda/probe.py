@@ -10,7 +10,8 @@ FOLDERS = ("/usr/lib", "/usr/lib64", "/usr/lib/*-linux-gnu", "/usr/local/lib", "
 
 
 def probe(run: Any) -> dict[str, Any]:
-    """libraries: [{path, version}], links followed; loader: the file the dynamic loader's cache leads to, by soname.
+    """libraries: [{path, version}], links followed; loader: the file the dynamic loader's cache leads to, by soname;
+    loader_error: why it couldn't be read, or None.
 
     Wheels carry their own (libcudart.so.12, no version in its name): those are the environment's, not the system's.
     """
@@ -22,8 +23,13 @@ def probe(run: Any) -> dict[str, Any]:
             if match and run.exists(path):
                 found[path] = {"path": path, "version": match.group(1)}
     loader: dict[str, str] = {}
-    for line in run(["ldconfig", "-p"]).out.splitlines():
+    done = run(["ldconfig", "-p"])
+    for line in done.out.splitlines():
         hit = re.match(r"\s+(libcudart\.so\.\d+) \(.*64.*\) => (\S+)", line)
         if hit:
             loader.setdefault(hit.group(1), run.real(hit.group(2)))
-    return {"libraries": [found[path] for path in sorted(found)], "loader": loader}
+    return {
+        "libraries": [found[path] for path in sorted(found)],
+        "loader": loader,
+        "loader_error": None if done.code == 0 else " ".join(done.err.split()) or f"ldconfig -p: exit {done.code}",
+    }

@@ -16,6 +16,7 @@ def check(node: Node, lock: Lock, facts: Mapping[str, Any]) -> Iterator[Finding]
     if version:
         yield from _matches_lock(node, lock, version, files, facts)
         yield from _one_version(node, lock, version, facts)
+        yield from _search_complete(node, version, facts)
     yield from _conf(node, facts)
 
 
@@ -43,8 +44,14 @@ def _matches_lock(
     common = {
         "node": node.name, "check": "nccl.library-matches-lock",
         "source": f"images/{lock.image}/image.lock",
-        "remedy": "goldsmith deploy {site} --limit {nodes}",
     }  # fmt: skip
+    deploy = "goldsmith deploy {site} --limit {nodes}"
+    links = {path for package in lock.family("nccl") for path, file in package.files.items() if file.link is not None}
+    if facts["loader_error"]:
+        yield Finding(
+            severity=Severity.UNKNOWN, fact="libnccl.so.2", expected=f"NCCL {version}", remedy="on {nodes}: ldconfig",
+            actual="the loader's cache can't be read", evidence=(facts["loader_error"],), **common,
+        )  # fmt: skip
     judged = set()
     for library in facts["libraries"]:
         path, taken = library["path"], library["path"] == facts["loader"]
@@ -55,13 +62,17 @@ def _matches_lock(
         evidence = [f"the library answers {said}" if library.get("asked") else f"the text in it says {said}"]
         if "sha256" not in library:
             yield Finding(severity=Severity.UNKNOWN, fact=path, expected=f"NCCL {version}", actual="can't be read",
-                          evidence=(str(library["error"]),), **common)  # fmt: skip
+                          evidence=(str(library["error"]),), remedy="on {nodes}: look why, as root",
+                          **common)  # fmt: skip
             continue
         if path not in files and files:
             yield Finding(
                 severity=Severity.FAIL, fact=path, expected=f"NCCL {version} of {_one_of(files)}",
                 actual=f"NCCL {said} of no package, and the loader takes it", since=library["since"],
-                evidence=(*evidence, f"links to it: {', '.join(library['links']) or 'none'}"), **common,
+                evidence=(*evidence, f"links to it: {', '.join(library['links']) or 'none'}"),
+                remedy=deploy if path in links
+                       else "on {nodes}: move it away, or what leads to it in /etc/ld.so.conf.d; then ldconfig",
+                **common,
             )  # fmt: skip
         elif path in files and (library["size"], library["sha256"]) != files[path][:2]:
             # dpkg knows nothing of it: its database still has the package's version and calls it whole
@@ -70,14 +81,16 @@ def _matches_lock(
                 expected=f"NCCL {version}, sha256 {files[path][1][:12]}, of {files[path][2]}",
                 actual=f"NCCL {said}, sha256 {library['sha256'][:12]}", since=library["since"],
                 evidence=(*evidence, f"{library['size']} bytes, in the package {files[path][0]}",
-                          f"there since {library['since']}, whatever dpkg says of {files[path][2]}"), **common,
+                          f"there since {library['since']}, whatever dpkg says of {files[path][2]}"),
+                remedy=deploy, **common,
             )  # fmt: skip
         elif library["version"] != version:
             yield Finding(severity=Severity.FAIL, fact=path, expected=f"NCCL {version}", actual=f"NCCL {said}",
-                          evidence=tuple(evidence), since=library["since"], **common)  # fmt: skip
-    if not judged:
+                          evidence=tuple(evidence), since=library["since"], remedy=deploy, **common)  # fmt: skip
+    if not judged and not facts["loader_error"]:
         yield Finding(severity=Severity.FAIL, fact="libnccl.so.2", expected=f"NCCL {version}",
-                      actual="not in the loader's cache", evidence=("ldconfig -p",), **common)  # fmt: skip
+                      actual="not in the loader's cache", evidence=("ldconfig -p",), remedy=deploy,
+                      **common)  # fmt: skip
 
 
 def _one_of(files: Mapping[str, tuple[int, str, str]]) -> str:
@@ -96,6 +109,19 @@ def _one_version(node: Node, lock: Lock, version: str, facts: Mapping[str, Any])
             source=f"images/{lock.image}/image.lock", since=other["since"],
             evidence=(f"the loader takes {facts['loader'] or 'none'}",),
             remedy="remove it, or lock this version; a wheel's own is right if its PyTorch alone loads it",
+        )  # fmt: skip
+
+
+def _search_complete(node: Node, version: str, facts: Mapping[str, Any]) -> Iterator[Finding]:
+    # named folders below the trees: whoever named them says where libraries are
+    named = [one for one in node.variables.get("nccl_search_paths", []) if one.startswith(("/opt", "/usr/local"))]
+    if not facts["walked"] and not named:
+        yield Finding(
+            node=node.name, check="nccl.search-complete", severity=Severity.UNKNOWN, fact="/opt and /usr/local",
+            expected=f"no other NCCL than {version}", actual="too many folders, the search was cut off",
+            evidence=(f"{len(facts['libraries'])} libnccl found until then",),
+            remedy="goldsmith audit {site} --limit {nodes} --deep searches longer; or name the folders there that hold "
+                   "NCCL in nccl_search_paths",
         )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ FOLDERS = (
 TREES = ("/opt", "/usr/local")
 WALK_SECONDS = 1.0
 WALK_FOLDERS = 20000
+DEEP_WALK = 20  # times as far
 SECRET = re.compile("SECRET|TOKEN|PASS|CRED|PRIVATE", re.I)
 # The library runs code when it is loaded: in a process of its own, under a deadline.
 ASK = (
@@ -29,12 +30,14 @@ ASK = (
 
 
 def probe(run: Any) -> dict[str, Any]:
-    """libraries: see `describe`. loader: the file that the dynamic loader takes for libnccl.so.2, or None.
+    """libraries: see `describe`. loader: the file that the dynamic loader takes for libnccl.so.2, or None;
+    loader_error: why that couldn't be read, or None.
 
     walked: the search of /opt and /usr/local came to its end. conf: the lines of /etc/nccl.conf as NCCL takes them,
     None if there is no file. environment: NCCL_ variables of /etc/environment.
     """
-    loader = [line.split("=> ")[1].strip() for line in run(["ldconfig", "-p"]).out.splitlines()
+    cache = run(["ldconfig", "-p"])
+    loader = [line.split("=> ")[1].strip() for line in cache.out.splitlines()
               if re.match(r"\s+libnccl\.so\.2 \(.*64.*\) => ", line)]  # fmt: skip
     walked, links = walk(run)
     for folder in [*FOLDERS, *(run.variables.get("nccl_search_paths") or [])]:
@@ -49,6 +52,7 @@ def probe(run: Any) -> dict[str, Any]:
     return {
         "libraries": described,
         "loader": run.real(loader[0]) if loader else None,
+        "loader_error": None if cache.code == 0 else " ".join(cache.err.split()) or f"ldconfig -p: exit {cache.code}",
         "walked": walked,
         "conf": None if text is None else list(settings(text)),
         "environment": [one for one in settings(run.read("/etc/environment", limit=1 << 16) or "")
@@ -59,7 +63,8 @@ def probe(run: Any) -> dict[str, Any]:
 def walk(run: Any) -> tuple[bool, list[str]]:
     """Whether the walk was complete, and every libnccl.so* found on it."""
     found: list[str] = []
-    ends, left = time.monotonic() + WALK_SECONDS, WALK_FOLDERS
+    far = DEEP_WALK if run.deep else 1
+    ends, left = time.monotonic() + WALK_SECONDS * far, WALK_FOLDERS * far
     for tree in TREES:
         try:
             device = os.stat(run.path(tree)).st_dev

@@ -23,6 +23,7 @@ def check(node: Node, lock: Lock, facts: Mapping[str, Any]) -> Iterator[Finding]
     used = loaded_libraries(facts)
     yield from _one_library_version(node, versions, facts)
     yield from _library_matches_lock(node, lock, used or versions, facts)
+    yield from _loader(node, lock, facts)
     if facts["own"]:
         yield from _module_loaded(node, facts)
         yield from _module_matches_library(node, used or versions, facts)
@@ -75,6 +76,36 @@ def _library_matches_lock(node: Node, lock: Lock, versions: list[str], facts: Ma
             node=node.name, check="nvidia_driver.library-matches-lock", severity=Severity.FAIL, fact="nvidia-smi",
             expected=expected, actual=smi["version"], source=f"images/{lock.image}/image.lock",
             evidence=(f"the version in {smi['path']}",), remedy="goldsmith deploy {site} --limit {nodes}",
+        )  # fmt: skip
+
+
+def _loader(node: Node, lock: Lock, facts: Mapping[str, Any]) -> Iterator[Finding]:
+    """Libraries that the loader takes and that _library_matches_lock can't judge by their versions."""
+    expected = driver_version(lock)
+    if not expected:
+        return
+    common: dict[str, Any] = {
+        "node": node.name, "check": "nvidia_driver.library-matches-lock", "source": f"images/{lock.image}/image.lock",
+    }  # fmt: skip
+    if facts["loader_error"]:
+        yield Finding(
+            severity=Severity.UNKNOWN, fact="driver libraries", expected=expected, remedy="on {nodes}: ldconfig",
+            actual="the loader's cache can't be read", evidence=(facts["loader_error"],), **common,
+        )  # fmt: skip
+    known = {one["path"]: one for one in facts["libraries"]}
+    locked = {path: file for one in lock.family("nvidia_driver") for path, file in one.files.items()}
+    for soname, path in sorted(facts["loader"].items()):
+        files = {one: file for one, file in locked.items() if f"/{soname[:-1]}" in one}
+        version = known[path]["version"] if path in known else None
+        told = version not in (None, expected) and not known[path]["compat"]
+        if told or (path in files and files[path].link is None) or (not files and version == expected):
+            continue
+        yield Finding(
+            severity=Severity.FAIL if files or version else Severity.UNKNOWN, fact=soname,
+            expected=f"{expected} of the locked package", evidence=("ldconfig -p",),
+            actual=f"{version or 'of unknown version'}: {path}, of no locked package, and the loader takes it",
+            remedy="goldsmith deploy {site} --limit {nodes}" if path in files
+                   else "on {nodes}: move it away, or what leads to it in /etc/ld.so.conf.d; then ldconfig", **common,
         )  # fmt: skip
 
 

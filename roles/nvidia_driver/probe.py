@@ -21,6 +21,7 @@ def probe(run: Any) -> dict[str, Any]:
     """own: kernel and devices are this node's. The rest: see each function."""
     own = run.target == "live" and not run.container
     devices = pci(run) if own else []
+    taken, loader_error = loader(run)
     return {
         "own": own,
         "gpus": [one for one in devices if one["class"].startswith("0x03")],
@@ -29,7 +30,8 @@ def probe(run: Any) -> dict[str, Any]:
         "nouveau": own and run.exists("/sys/module/nouveau"),
         "on_disk": on_disk(run, own),
         "libraries": libraries(run),
-        "loader": loader(run),
+        "loader": taken,
+        "loader_error": loader_error,
         "nvidia_smi": nvidia_smi(run),
         "fabricmanager": fabricmanager(run),
     }
@@ -113,14 +115,15 @@ def libraries(run: Any) -> list[dict[str, Any]]:
     return [found[path] for path in sorted(found)]
 
 
-def loader(run: Any) -> dict[str, str]:
-    """Soname → the file that the dynamic loader's cache leads to."""
+def loader(run: Any) -> tuple[dict[str, str], str | None]:
+    """Soname → the file that the dynamic loader's cache leads to; and why it couldn't be read, or None."""
     found: dict[str, str] = {}
-    for line in run(["ldconfig", "-p"]).out.splitlines():
+    done = run(["ldconfig", "-p"])
+    for line in done.out.splitlines():
         match = re.match(r"\s+(libcuda\.so\.1|libnvidia-ml\.so\.1) \((.*)\) => (\S+)", line)
         if match and "64" in match.group(2):
             found.setdefault(match.group(1), run.real(match.group(3)))
-    return found
+    return found, None if done.code == 0 else " ".join(done.err.split()) or f"ldconfig -p: exit {done.code}"
 
 
 def nvidia_smi(run: Any) -> dict[str, Any] | None:

@@ -21,6 +21,14 @@ DATA = PROJECT / "tests/data/probe"
 DRIVER = "/usr/lib/x86_64-linux-gnu/nvidia/current"
 NCCL = "/usr/lib/x86_64-linux-gnu/libnccl.so.2.22.3"
 LDCONFIG = "\tlibnccl.so.2 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libnccl.so.2\n"
+EMPTY_CACHE = {"ldconfig": Result(0, "0 libs found in cache\n", "")}
+BROKEN_CACHE = {
+    "ldconfig": Result(1, "", "ldconfig: Can't open cache file /etc/ld.so.cache\n: No such file or directory\n")
+}
+
+
+def cached(soname: str, path: str) -> dict[str, Result]:
+    return {"ldconfig": Result(0, f"\t{soname} (libc6,x86-64) => {path}\n", "")}
 
 
 # --- base
@@ -132,6 +140,26 @@ def test_a_healthy_gpu_node_has_no_finding(tmp_path: Path) -> None:
     assert not found("nvidia_driver", facts)
 
 
+@pytest.mark.parametrize(
+    ("taken", "with_files", "severity"),
+    [("/usr/local/lib/libcuda.so.1", False, Severity.UNKNOWN), ("/usr/local/lib/libcuda.so.1", True, Severity.FAIL),
+     ("/usr/local/lib/libcuda.so.550.163.01", True, Severity.FAIL),
+     ("/usr/local/cuda-12.8/compat/libcuda.so.570.124.06", False, Severity.FAIL)],
+)  # fmt: skip
+def test_the_loader_takes_another_libcuda_than_the_packages(
+    tmp_path: Path, taken: str, with_files: bool, severity: Severity
+) -> None:
+    lay(gpu_node(tmp_path, module="550.163.01"), {taken: ""})
+    files = {f"{DRIVER}/libcuda.so.550.163.01": {"size": 1, "sha256": "a" * 64}} if with_files else {}
+    lock = make_lock(FAMILIES, libcuda1=files)
+    assert not found("nvidia_driver", facts_of("nvidia_driver", driver_run(tmp_path)), lock)
+    run = driver_run(tmp_path, commands=cached("libcuda.so.1", taken))
+    findings = found("nvidia_driver", facts_of("nvidia_driver", run), lock)
+    assert list(findings) == ["nvidia_driver.library-matches-lock"]
+    finding = findings["nvidia_driver.library-matches-lock"]
+    assert (finding.severity, finding.fact) == (severity, "libcuda.so.1") and taken in finding.actual
+
+
 def test_no_gpu_is_no_finding(tmp_path: Path) -> None:
     gpu_node(tmp_path)
     shutil.rmtree(tmp_path / "sys")
@@ -227,11 +255,32 @@ def test_cuda_by_the_version_in_its_name(tmp_path: Path) -> None:
     lib = "/usr/lib/x86_64-linux-gnu"
     lay(tmp_path, {f"{lib}/libcudart.so.12.4.127": ""})
     (tmp_path / f"{lib[1:]}/libcudart.so.12").symlink_to("libcudart.so.12.4.127")
-    assert not found("cuda", facts_of("cuda", FakeRun(tmp_path)))
+    run = FakeRun(tmp_path, commands=cached("libcudart.so.12", f"{lib}/libcudart.so.12"))
+    assert not found("cuda", facts_of("cuda", run))
     lay(tmp_path, {"/usr/local/cuda-12.8/lib64/libcudart.so.12.8.57": ""})
-    assert found("cuda", facts_of("cuda", FakeRun(tmp_path)))["cuda.one-library"].actual == "12.4.127 and 12.8.57"
+    assert found("cuda", facts_of("cuda", run))["cuda.one-library"].actual == "12.4.127 and 12.8.57"
     (tmp_path / f"{lib[1:]}/libcudart.so.12.4.127").unlink()
-    assert found("cuda", facts_of("cuda", FakeRun(tmp_path)))["cuda.library-matches-lock"].actual == "12.8.57"
+    run.commands = EMPTY_CACHE
+    assert found("cuda", facts_of("cuda", run))["cuda.library-matches-lock"].actual == "12.8.57"
+
+
+@pytest.mark.parametrize(
+    ("taken", "healed"),
+    [("/usr/local/lib/libcudart.so.12", False), ("/usr/local/lib/libcudart.so.12.4.127", False),
+     ("/usr/lib/x86_64-linux-gnu/libcudart.so.12", True)],
+)  # fmt: skip
+def test_the_loader_takes_another_cuda_than_the_packages(tmp_path: Path, taken: str, healed: bool) -> None:
+    lib = "/usr/lib/x86_64-linux-gnu"
+    lay(tmp_path, {f"{lib}/libcudart.so.12.4.127": "", taken: ""})
+    lock = make_lock(FAMILIES, libcudart12={
+        f"{lib}/libcudart.so.12": {"link": "libcudart.so.12.4.127"},
+        f"{lib}/libcudart.so.12.4.127": {"size": 1, "sha256": "a" * 64},
+    })  # fmt: skip
+    run = FakeRun(tmp_path, commands=cached("libcudart.so.12", taken))
+    finding = found("cuda", facts_of("cuda", run), lock)["cuda.library-matches-lock"]
+    assert finding.severity == Severity.FAIL and taken in finding.actual and ("deploy" in finding.remedy) == healed
+    run.commands = cached("libcudart.so.12", f"{lib}/libcudart.so.12.4.127")
+    assert not found("cuda", facts_of("cuda", run), lock)
 
 
 # --- nccl
@@ -305,8 +354,29 @@ def test_a_library_that_others_may_replace_isnt_loaded_by_root(tmp_path: Path, m
 
 
 def test_no_library_at_all(tmp_path: Path) -> None:
-    finding = found("nccl", facts_of("nccl", FakeRun(tmp_path)), nccl_lock(b""))["nccl.library-matches-lock"]
+    run = FakeRun(tmp_path, commands=EMPTY_CACHE)
+    finding = found("nccl", facts_of("nccl", run), nccl_lock(b""))["nccl.library-matches-lock"]
     assert finding.actual == "not in the loader's cache"
+
+
+@pytest.mark.parametrize("path", ["/usr/local/lib/libnccl.so.2", "/usr/lib/x86_64-linux-gnu/libnccl.so.2"])
+def test_deploy_is_named_only_where_it_heals_the_loaders_nccl(tmp_path: Path, path: str) -> None:
+    (nccl_node(tmp_path) / NCCL[1:]).parent.joinpath("libnccl.so.2").unlink()
+    lay(tmp_path, {path: "somebody's"})
+    library = {"size": 11, "sha256": hashlib.sha256(b"the library").hexdigest()}
+    lock = make_lock(FAMILIES, libnccl2={NCCL: library, "/usr/lib/x86_64-linux-gnu/libnccl.so.2": {"link": "x"}})
+    run = nccl_run(tmp_path)
+    run.commands["ldconfig"] = Result(0, f"\tlibnccl.so.2 (libc6,x86-64) => {path}\n", "")
+    finding = found("nccl", facts_of("nccl", run), lock)["nccl.library-matches-lock"]
+    assert finding.fact == path and ("deploy" in finding.remedy) == ("/local/" not in path)
+
+
+def test_a_search_for_nccl_that_was_cut_off_is_unknown(tmp_path: Path) -> None:
+    facts = {**facts_of("nccl", nccl_run(nccl_node(tmp_path))), "walked": False}
+    finding = found("nccl", facts, nccl_lock(b"the library"))["nccl.search-complete"]
+    assert finding.severity == Severity.UNKNOWN and "nccl_search_paths" in finding.remedy
+    assert found("nccl", facts, nccl_lock(b"the library"), nccl_search_paths=["/mnt/share"])
+    assert not found("nccl", facts, nccl_lock(b"the library"), nccl_search_paths=["/opt/nccl/lib"])
 
 
 @pytest.mark.parametrize(("code", "version"), [(22203, "2.22.3"), (2808, "2.8.8"), (21005, "2.10.5"), (2402, "2.4.2")])
@@ -403,7 +473,8 @@ def test_a_wheel_loads_its_own_nccl(tmp_path: Path) -> None:
         "nccl_wheels": ["nvidia_nccl_cu12-2.21.5"], "nccl": f"{VENV}/nvidia/nccl/lib/libnccl.so.2",
         "nccl_note": f"needed by {VENV}/torch/lib/libtorch_cuda.so",
     }]  # fmt: skip
-    assert not found("pytorch", facts)
+    assert list(found("pytorch", facts)) == ["pytorch.version-matches-lock"]  # the locked one isn't there
+    assert not found("pytorch", facts, make_lock({"libnccl2": FAMILIES["libnccl2"]}))
 
 
 def test_the_systems_nccl_before_the_wheels(tmp_path: Path) -> None:
@@ -413,8 +484,11 @@ def test_the_systems_nccl_before_the_wheels(tmp_path: Path) -> None:
     finding = found("pytorch", facts_of("pytorch", run))["pytorch.nccl-loaded"]
     assert finding.actual == NCCL and finding.expected == "its own wheel's NCCL"
     # nowhere at all
-    finding = found("pytorch", facts_of("pytorch", FakeRun(tmp_path)))["pytorch.nccl-loaded"]
-    assert "isn't found" in finding.actual
+    finding = found("pytorch", facts_of("pytorch", FakeRun(tmp_path, commands=EMPTY_CACHE)))["pytorch.nccl-loaded"]
+    assert finding.severity == Severity.FAIL and "isn't found" in finding.actual
+    # nobody knows
+    finding = found("pytorch", facts_of("pytorch", FakeRun(tmp_path, commands=BROKEN_CACHE)))["pytorch.nccl-loaded"]
+    assert finding.severity == Severity.UNKNOWN and "ld.so.cache : No such" in finding.evidence[0]
 
 
 def test_rpath_is_inherited_runpath_isnt(tmp_path: Path) -> None:
@@ -440,6 +514,74 @@ def test_debians_is_for_the_cpu_and_the_locked_version(tmp_path: Path) -> None:
     finding = found("pytorch", facts_of("pytorch", FakeRun(tmp_path)))["pytorch.version-matches-lock"]
     assert finding.actual == "PyTorch 2.5.1" and "python3-torch 2.6.0+dfsg-7" in finding.expected
     assert LOCK.version("python3-torch") == "2.6.0+dfsg"
+
+
+SYSTEM = "/usr/lib/python3/dist-packages"
+
+
+def debians_torch(root: Path) -> Path:
+    """python3-torch, two of its files, and dpkg's sums of them."""
+    files = {f"{SYSTEM}/torch/version.py": VERSION.format("2.6.0+debian", None), f"{SYSTEM}/torch/optim/adam.py": "a\n"}
+    sums = "".join(f"{hashlib.md5(text.encode()).hexdigest()}  {path[1:]}\n" for path, text in files.items())
+    lay(root, {**files, "/usr/bin/python3.13": "", "/var/lib/dpkg/info/python3-torch.md5sums": sums,
+               "/var/lib/dpkg/info/python3-torch-geometric.md5sums": f"{'0' * 32}  usr/x.py\n"})  # fmt: skip
+    (root / "usr/bin/python3").symlink_to("python3.13")
+    return root
+
+
+def test_another_pytorch_before_the_packages(tmp_path: Path) -> None:
+    """`pip install torch` as root: dpkg says that all is well, and Python imports the other one."""
+    debians_torch(tmp_path)
+    # another Python's, and a folder that Debian's doesn't look into
+    for folder in ("python3.11/dist-packages", "python3.13/site-packages"):
+        lay(tmp_path, {f"/usr/local/lib/{folder}/torch/version.py": VERSION.format("1.0.0", None)})
+    assert not found("pytorch", facts_of("pytorch", FakeRun(tmp_path)))
+    local = "/usr/local/lib/python3.13/dist-packages"
+    lay(tmp_path, {f"{local}/torch/version.py": VERSION.format("2.8.0+cpu", None)})
+    facts = facts_of("pytorch", FakeRun(tmp_path))
+    assert [one["path"] for one in facts["system"]] == [local, SYSTEM]
+    finding = found("pytorch", facts)["pytorch.version-matches-lock"]
+    assert (finding.severity, finding.fact) == (Severity.FAIL, local)
+    assert "2.6.0" in finding.expected and "2.8.0+cpu" in finding.actual and "deploy" not in finding.remedy
+
+
+def test_a_checkout_that_a_pth_file_names_is_before_the_packages(tmp_path: Path) -> None:
+    pth = "# a\nimport x\n\n/home/me/pytorch\n"
+    lay(debians_torch(tmp_path), {"/usr/local/lib/python3.13/dist-packages/easy-install.pth": pth,
+                                  "/home/me/pytorch/torch/__init__.py": ""})  # fmt: skip
+    finding = found("pytorch", facts_of("pytorch", FakeRun(tmp_path)))["pytorch.version-matches-lock"]
+    assert finding.fact == "/home/me/pytorch" and "unknown version" in finding.actual
+
+
+def test_the_locked_pytorch_is_gone_from_its_place(tmp_path: Path) -> None:
+    (debians_torch(tmp_path) / SYSTEM[1:] / "torch/version.py").unlink()
+    findings = found("pytorch", facts_of("pytorch", FakeRun(tmp_path)))
+    assert findings["pytorch.version-matches-lock"].actual == "no PyTorch"
+    assert f"{SYSTEM}/torch/version.py" in findings["pytorch.files-match-package"].actual
+
+
+def test_edited_python_files_of_the_package(tmp_path: Path) -> None:
+    assert facts_of("pytorch", FakeRun(debians_torch(tmp_path)))["packaged"] == [
+        {"package": "python3-torch", "checked": 2, "wrong": [], "since": None}
+    ]
+    lay(tmp_path, {f"{SYSTEM}/torch/optim/adam.py": "b\n"})
+    facts = facts_of("pytorch", FakeRun(tmp_path))
+    finding = found("pytorch", facts)["pytorch.files-match-package"]
+    assert finding.severity == Severity.FAIL and finding.actual == f"edited or gone: {SYSTEM}/torch/optim/adam.py"
+    assert finding.since and "apt-get install --reinstall" in finding.remedy and "python3-torch" in finding.remedy
+    facts["packaged"][0]["wrong"] = [f"/{number}.py" for number in range(9)]
+    assert found("pytorch", facts)["pytorch.files-match-package"].actual.endswith("/4.py and 4 more")
+
+
+@pytest.mark.parametrize("role", ["cuda", "nccl", "nvidia_driver"])
+def test_a_loaders_cache_that_cant_be_read_is_unknown(tmp_path: Path, role: str) -> None:
+    lib = "/usr/lib/x86_64-linux-gnu"
+    nccl_node(gpu_node(tmp_path))
+    lay(tmp_path, {f"{lib}/libcudart.so.12.4.127": ""})
+    run = nccl_run(tmp_path)
+    run.commands |= BROKEN_CACHE
+    finding = found(role, facts_of(role, run))[f"{role}.library-matches-lock"]
+    assert finding.severity == Severity.UNKNOWN and "ld.so.cache : No such" in finding.evidence[0]
 
 
 @pytest.mark.parametrize(
