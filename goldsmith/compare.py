@@ -17,11 +17,14 @@ from goldsmith.model.finding import Severity
 from goldsmith.model.probe import Probe
 from goldsmith.model.resource import File, KernelModule, Package, PackageFile, Sysctl, Unit
 
-Kind = Literal["packages", "holds", "contents", "files", "units", "modules", "sysctls", "parameters"]
+Kind = Literal[
+    "packages", "holds", "contents", "files", "stale", "pending", "units", "modules", "sysctls", "parameters"
+]
 
 # The probe's part that each kind is read from.
 PART: dict[Kind, str] = {
-    "packages": "packages", "holds": "packages", "contents": "package_files", "files": "files", "units": "units",
+    "packages": "packages", "holds": "packages", "contents": "package_files", "files": "files",
+    "stale": "stale_files", "pending": "stale_files", "units": "units",
     "modules": "modules", "sysctls": "sysctls", "parameters": "kernel",
 }  # fmt: skip
 
@@ -30,7 +33,7 @@ PART: dict[Kind, str] = {
 class Difference:
     """kind and key: which promise. expected, actual: as a person reads them. evidence: how it was seen.
     since: ISO time since which it is so, where the node knows. severity: UNKNOWN if it couldn't be read.
-    live: what is stored is right and only the running system differs."""
+    live: what is stored is right and only the running system differs. role: who it belongs to, where the node says."""
 
     kind: Kind
     key: str
@@ -40,6 +43,7 @@ class Difference:
     evidence: tuple[str, ...] = field(default=())
     since: str = ""
     live: bool = False
+    role: str = ""
 
 
 def compare(desired: Desired, probe: Probe) -> list[Difference]:
@@ -48,6 +52,8 @@ def compare(desired: Desired, probe: Probe) -> list[Difference]:
         *_packages(desired, probe),
         *_contents(desired, probe),
         *_files(desired, probe),
+        *_stale(probe),
+        *_pending(probe),
         *_units(desired, probe),
         *_modules(desired, probe),
         *_sysctls(desired, probe),
@@ -199,6 +205,36 @@ def _edited_lines(file: File, have: Mapping[str, Any], most: int = 6) -> Iterato
         yield f"{line[0]} (a line that looks like a secret)" if _SECRET.search(line) else f"{line[0]} {line[1:]}"
     if len(lines) > most:
         yield f"… {len(lines) - most} more lines"
+
+
+_UNTIL_REBOOT = ("/etc/sysctl.d/", "/etc/modprobe.d/", "/etc/modules-load.d/", "/etc/default/grub.d/")
+
+
+def _stale(probe: Probe) -> Iterator[Difference]:
+    """Files that an earlier deploy wrote and that no role promises any more."""
+    if "stale_files" in probe.errors:
+        reason = f"not read: {probe.errors['stale_files']}"
+        yield Difference("stale", "files that no role promises", "readable", reason, Severity.UNKNOWN)
+    for path, have in probe.part("stale_files").get("stale", {}).items():
+        evidence = [f"its first lines say role {have['role']}" if have.get("role") else "its name says goldsmith"]
+        if path.startswith(_UNTIL_REBOOT):
+            evidence.append("what it has already set in the running kernel stays until a reboot")
+        yield Difference(
+            "stale",
+            path,
+            "no role promises it any more",
+            "still there",
+            evidence=tuple(evidence),
+            since=have.get("ctime", ""),
+            role=have.get("role", ""),
+        )
+
+
+def _pending(probe: Probe) -> Iterator[Difference]:
+    """Reloads that files need which are already as promised: the run that wrote them failed or was cut off."""
+    for name in probe.part("stale_files").get("pending", []):
+        mark = f"/var/lib/goldsmith/pending/{name} is there"
+        yield Difference("pending", name, "reloaded", f"a reload is still due: {name}", evidence=(mark,))
 
 
 def _units(desired: Desired, probe: Probe) -> Iterator[Difference]:

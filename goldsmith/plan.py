@@ -55,6 +55,8 @@ class Plan:
 
     def role_of(self, difference: Difference) -> str:
         """The role that promised what a difference is about; the first role where it is about a whole kind."""
+        if difference.role:
+            return difference.role
         kind, key = difference.kind, difference.key
         if kind in ("packages", "holds", "contents"):
             package = package_of(self.desired, difference)
@@ -68,6 +70,7 @@ class Plan:
         desired = self.desired
         for kind in ("packages", "files", "units", "modules", "sysctls"):
             yield from ((kind, key) for key in getattr(desired, kind))
+        yield from (("stale_files", key) for key in ("stale", "pending"))
         yield from (("package_files", path) for one in desired.packages.values() for path in one.files)
 
     def _told(self, role: Role) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from goldsmith.probe.bundle import part_name
 
 # The stable id of each kind of difference, after the role's name.
 CHECKS: dict[Kind, str] = {
-    "packages": "package", "holds": "hold", "contents": "package-content", "files": "file", "units": "unit",
+    "packages": "package", "holds": "hold", "contents": "package-content", "files": "file",
+    "stale": "stale-file", "pending": "pending-reload", "units": "unit",
     "modules": "module", "sysctls": "sysctl", "parameters": "kernel-parameter",
 }  # fmt: skip
 

@@ -23,12 +23,16 @@ _STAMP = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
 
 
 def before_packages(plan: Plan) -> None:
-    """What must be there before any package is touched: apt's configuration, masks, module blacklists."""
+    """What must be there before any package is touched: apt's configuration, masks, module blacklists.
+
+    And what earlier deploys left: a stale pin or source counts in the transaction, too.
+    """
     for one in plan.roles:
         if _has(plan, "files", one, before=True):
             files.managed(plan, one.name, True, _STAMP, name=f"{one.name}: files before packages")
         if _has(plan, "units", one, before=True):
             systemd.units(plan, one.name, True, name=f"{one.name}: units before packages")
+    files.leftovers(plan, _STAMP, name="files that no role promises, reloads still due")
 
 
 def packages(plan: Plan) -> None:
@@ -54,7 +58,9 @@ def read_back(plan: Plan) -> None:
 
 @operation()
 def _read_back(plan: Plan) -> Iterator[PyinfraCommand]:
-    left = remaining((yield from differences(plan, ["packages", "holds", "contents", "files", "units"])))
+    left = remaining(
+        (yield from differences(plan, ["packages", "holds", "contents", "files", "stale", "pending", "units"]))
+    )
     # while predicting this is what an earlier operation will do; when it runs, that has been done
     if left and host.state.is_executing:
         yield FunctionCommand(_report, (left,), {})

@@ -25,7 +25,6 @@ from goldsmith.model.resource import (
 MANAGED = (
     "# Managed by goldsmith, role {role}: edits are found by `goldsmith audit` and undone by `goldsmith deploy`.\n"
 )
-KERNEL_PARAMETERS = "/etc/default/grub.d/90-goldsmith.cfg"
 
 
 @dataclass
@@ -141,4 +140,5 @@ def _derived_files(role: str, resources: list[Resource]) -> Iterator[File]:
     if parameters:
         words = " ".join(one.text for one in parameters)
         text = f'{header}GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {words}"\n'
-        yield File(KERNEL_PARAMETERS, text, before_packages=True)
+        # a file a role: two roles may both have kernel parameters, and each is added to what is there
+        yield File(f"/etc/default/grub.d/90-goldsmith-{role}.cfg", text, before_packages=True)

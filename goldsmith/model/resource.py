@@ -98,6 +98,14 @@ class KernelModule:
     state: ModuleState = "loaded"
     options: Mapping[str, str] = field(default_factory=dict, hash=False)
 
+    def __post_init__(self) -> None:
+        _require(r"[A-Za-z0-9_-]+", self.name, "a kernel module's name is letters, digits, _ and -", "nvme_core")
+        for key, value in self.options.items():
+            what = f"kernel module {self.name}"
+            _require(r"[^\s=]+", key, f"{what}: an option's name has no blanks and no `=`", "prof_sel")
+            # modprobe.d(5): a backslash at the end joins the next line
+            _require(r"[^\r\n\\]*", value, f"{what}, option {key}: its value is one line without backslashes", "1")
+
 
 @dataclass(frozen=True)
 class Sysctl:
@@ -106,12 +114,28 @@ class Sysctl:
     key: str
     value: str
 
+    def __post_init__(self) -> None:
+        # what begins with - # or ; is something else in sysctl.d(5); // would be .. below /proc/sys
+        name = r"(?!.*//)[^\s=#;/.-][^\s=]*"
+        _require(name, self.key, "a sysctl's name has no blanks and no `=`", "net.core.somaxconn")
+        _require(r"[^\r\n]*", self.value, f"sysctl {self.key}: its value is one line", "4096")
+
 
 @dataclass(frozen=True)
 class KernelParameter:
     """One word of the kernel command line, e.g. `iommu=pt`."""
 
     text: str
+
+    def __post_init__(self) -> None:
+        # it stands between double quotes in a file that the shell reads as root
+        what = "a kernel parameter is one word without quotes, $, ` and backslashes"
+        _require(r"[^\s'\"`$\\]+", self.text, what, "iommu=pt")
+
+
+def _require(pattern: str, text: str, what: str, example: str) -> None:
+    if not re.fullmatch(pattern, str(text)):
+        raise GoldsmithError(f"{what}, got {text!r}", hint=f"e.g. {example}")
 
 
 Resource = Package | File | Unit | KernelModule | Sysctl | KernelParameter

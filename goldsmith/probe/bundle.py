@@ -23,6 +23,7 @@ CORE = {
     "kernel": ("system.py", "kernel_facts", "always"),
     "packages": ("packages.py", "package_facts", "always"),
     "files": ("files.py", "file_facts", "always"),
+    "stale_files": ("files.py", "stale_facts", "always"),
     "units": ("units.py", "unit_facts", "always"),
     "failed_units": ("units.py", "failed_units", "live"),
     "sysctls": ("system.py", "sysctl_facts", "live"),

@@ -1,10 +1,11 @@
 """Desired against probe: what is found to differ, and what isn't."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from goldsmith import File, KernelModule, KernelParameter, Package, Sysctl, Unit
+from goldsmith import File, GoldsmithError, KernelModule, KernelParameter, Package, Sysctl, Unit
 from goldsmith.compare import Difference, compare
 from goldsmith.model.desired import Desired, gather
 from goldsmith.model.finding import Severity
@@ -182,9 +183,55 @@ def test_derived_files() -> None:
 
 
 def test_two_roles_contradict() -> None:
-    from goldsmith import GoldsmithError
-
     with pytest.raises(GoldsmithError, match="roles a and b promise different things about /etc/x"):
         gather({"a": [File("/etc/x", "1")], "b": [File("/etc/x", "2")]})
     both = gather({"a": [Package("p", "1")], "b": [Package("p", "1", held=True)]})
     assert both.packages["p"].held and both.owner["packages", "p"] == "b"
+
+
+def test_what_no_role_promises_and_reloads_that_are_due() -> None:
+    sysctl, pin = "/etc/sysctl.d/90-goldsmith-kernel.conf", "/etc/apt/preferences.d/90-goldsmith"
+    stale = {sysctl: {"type": "file", "role": "kernel", "ctime": "2026-11-30T10:00:00Z"}, pin: {"role": ""}}
+    first, second, due = found(desired(), stale_files={"stale": stale, "pending": ["grub"]})
+    assert (first.kind, first.key, first.actual, first.role) == ("stale", sysctl, "still there", "kernel")
+    assert first.since == "2026-11-30T10:00:00Z" and "until a reboot" in first.evidence[1]
+    assert second.key == pin and len(second.evidence) == 1
+    assert (due.kind, due.actual, due.severity) == ("pending", "a reload is still due: grub", Severity.FAIL)
+    assert found(desired(), stale_files={"stale": {}, "pending": []}) == []
+    [unread] = found(desired(), stale_files="timed out after 5 s")
+    assert unread.severity is Severity.UNKNOWN
+
+
+def test_each_role_has_its_own_kernel_parameters() -> None:
+    have = gather({"a": [KernelParameter("iommu=pt")], "b": [KernelParameter("quiet"), KernelParameter("x=1,2")]})
+    assert set(have.files) == {"/etc/default/grub.d/90-goldsmith-a.cfg", "/etc/default/grub.d/90-goldsmith-b.cfg"}
+    text = have.files["/etc/default/grub.d/90-goldsmith-b.cfg"].content
+    assert text.endswith('GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX quiet x=1,2"\n')
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: KernelModule("nouveau\ninstall x /bin/sh"), "nouveau"),
+        (lambda: KernelModule("a b"), "a b"),
+        (lambda: KernelModule("nvidia", "loaded", {"a": "1\noptions x y=1"}), "kernel module nvidia, option a"),
+        (lambda: KernelModule("nvidia", "loaded", {"a\nb": "1"}), "kernel module nvidia"),
+        (lambda: Sysctl("vm.x y", "1"), "vm.x y"),
+        (lambda: Sysctl("vm.x\nvm.y", "1"), "vm.x"),
+        (lambda: Sysctl("a.//.//.b", "1"), "a.//"),
+        (lambda: Sysctl("vm.x", "1\nvm.y = 2"), "sysctl vm.x"),
+        *((lambda text=text: KernelParameter(text), "kernel parameter") for text in
+          ("", "a b", "a=$(id)", 'a="b"', "a='b'", "a=`id`", "a\\", "a\n")),
+    ],
+)  # fmt: skip
+def test_what_would_break_its_file_is_refused(make: Callable[[], Resource], named: str) -> None:
+    with pytest.raises(GoldsmithError) as error:
+        make()
+    assert named in str(error.value).replace("\\n", "\n")
+
+
+def test_usual_names_are_taken() -> None:
+    KernelModule("nvme-core", "loaded", {"dyndbg": "file x.c +p", "n": ""})
+    Sysctl("net.ipv4.conf.eth0/100.rp_filter", "2")
+    Sysctl("net/ipv4/ip_forward", "4096 87380 6291456")
+    KernelParameter("pci=realloc=off,nocrs")

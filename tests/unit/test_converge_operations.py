@@ -1,6 +1,12 @@
 """Commands of the other operations."""
 
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 from pyinfra.api import FileUploadCommand, StringCommand
+from pyinfra.api.command import PyinfraCommand
 
 from goldsmith import File, Unit
 from goldsmith.converge.operations import files, kernel, systemd
@@ -34,8 +40,57 @@ def test_names_are_quoted() -> None:
 
 def test_reloads_once_and_only_where_something_runs() -> None:
     paths = ["/etc/systemd/system/a.service", "/etc/systemd/system/b.service"]
-    assert files.reloads(paths, "live") == ["systemctl daemon-reload"]
+    assert [one.command for one in files.reloads(paths, "live")] == ["systemctl daemon-reload"]
     assert files.reloads(paths, "image") == []
+
+
+def lines_of(commands: Iterator[PyinfraCommand]) -> list[str]:
+    return [one.get_raw_value() for one in commands if isinstance(one, StringCommand)]
+
+
+def test_a_reload_leaves_a_mark_until_it_has_succeeded() -> None:
+    due = files.reloads(["/etc/systemd/system/a.service", "/etc/udev/rules.d/a.rules"], "live")
+    assert lines_of(files.mark(due, "live")) == [
+        "mkdir -p /var/lib/goldsmith/pending && : > /var/lib/goldsmith/pending/daemon-reload"
+        " && : > /var/lib/goldsmith/pending/udev"
+    ]
+    assert lines_of(files.reload(due)) == [
+        "systemctl daemon-reload && rm -f /var/lib/goldsmith/pending/daemon-reload",
+        "udevadm control --reload && rm -f /var/lib/goldsmith/pending/udev",
+    ]
+    assert lines_of(files.mark([], "live")) == []
+    names = [one.name for one in files.RELOADS]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_failed_reload_keeps_its_mark(code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines as a shell runs them, with a reload that is an `if` as most of ours are."""
+    monkeypatch.setattr(files, "PENDING", str(tmp_path / "pending"))
+    due = [files.Reload("grub", "*", ("live",), f"if true; then (exit {code}); fi")]
+    for line in [*lines_of(files.mark(due, "live")), *lines_of(files.reload(due))]:
+        subprocess.run(["sh", "-c", line], check=False, timeout=10)
+    assert [one.name for one in (tmp_path / "pending").iterdir()] == ([] if code == 0 else ["grub"])
+
+
+def test_what_no_role_promises_goes_with_a_copy_kept_and_the_reloads_after() -> None:
+    stale = ["/etc/sysctl.d/90-goldsmith-old.conf", "/etc/systemd/system/a b.service.d/90-goldsmith.conf"]
+    lines = lines_of(files.clear(stale, [], "T", "live"))
+    assert lines[0].endswith("&& : > /var/lib/goldsmith/pending/daemon-reload")
+    assert "cp -a -- /etc/sysctl.d/90-goldsmith-old.conf /var/backups/goldsmith/etc/sysctl.d/" in lines[1]
+    assert lines[2] == "rm -f -- /etc/sysctl.d/90-goldsmith-old.conf"
+    assert lines[4] == "rm -f -- '/etc/systemd/system/a b.service.d/90-goldsmith.conf'"
+    assert lines[5] == "systemctl daemon-reload && rm -f /var/lib/goldsmith/pending/daemon-reload"
+    assert lines_of(files.clear(stale, [], "T", "image")) == [lines[2], lines[4]]
+
+
+def test_a_reload_that_is_still_due_is_made_up_for() -> None:
+    lines = lines_of(files.clear([], ["grub", "unheard-of"], "T", "live"))
+    assert lines == [
+        "if command -v update-grub >/dev/null; then update-grub; fi && rm -f /var/lib/goldsmith/pending/grub",
+        "rm -f -- /var/lib/goldsmith/pending/unheard-of",
+    ]
+    assert lines_of(files.clear([], [], "T", "live")) == []
 
 
 def test_units() -> None:

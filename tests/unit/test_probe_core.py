@@ -283,3 +283,39 @@ def test_what_cant_be_read_is_an_error_not_absent(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(os, "open", refuse)
     facts = files.file_facts(FakeRun(tmp_path, {"files": {"/etc/a": "0" * 64}}))["/etc/a"]
     assert facts["type"] == "file" and facts["error"] == "Permission denied" and "sha256" not in facts
+
+
+def test_files_that_no_role_promises_any_more(tmp_path: Path) -> None:
+    head = "# Managed by goldsmith, role kernel: edits are found by `goldsmith audit`.\n"
+    lay(tmp_path, {
+        "/etc/sysctl.d/90-goldsmith-kernel.conf": head + "vm.swappiness = 1\n",
+        "/etc/sysctl.d/99-sysctl.conf": "vm.swappiness = 1\n",
+        "/etc/apt/apt.conf.d/90goldsmith": "// no header\n",
+        "/etc/apt/apt.conf.d/90goldsmith-more.goldsmith-new": "",
+        "/etc/apt/preferences.d/90-goldsmith": head,
+        "/etc/apt/preferences.d/90-goldsmith.goldsmith-new": head,
+        "/etc/systemd/system/a.service.d/90-goldsmith.conf": "[Unit]\n",
+        "/etc/systemd/system/a.service.d/override.conf": head,
+        "/etc/goldsmith/motd.conf": "#!/bin/sh\n" + head.replace("kernel", "motd"),
+        "/etc/goldsmith/notes": "Managed by hand\n" * 9 + head,
+        "/etc/apt/keyrings/goldsmith.asc": "key\n",
+    })  # fmt: skip
+    (tmp_path / "etc/modprobe.d/goldsmith-folder").mkdir(parents=True)
+    (tmp_path / "etc/modprobe.d/90-goldsmith-link.conf").symlink_to("/none")
+    facts = files.stale_facts(FakeRun(tmp_path, {"files": {"/etc/apt/preferences.d/90-goldsmith": None}}))
+    assert {path: one["role"] for path, one in facts["stale"].items()} == {
+        "/etc/sysctl.d/90-goldsmith-kernel.conf": "kernel",
+        "/etc/apt/apt.conf.d/90goldsmith": "",
+        "/etc/apt/apt.conf.d/90goldsmith-more.goldsmith-new": "",
+        "/etc/systemd/system/a.service.d/90-goldsmith.conf": "",
+        "/etc/goldsmith/motd.conf": "motd",
+        "/etc/modprobe.d/90-goldsmith-link.conf": "",
+    }
+    assert facts["pending"] == []
+    # nobody said what is promised: nothing is stale
+    assert files.stale_facts(FakeRun(tmp_path))["stale"] == {}
+
+
+def test_reloads_that_are_due(tmp_path: Path) -> None:
+    lay(tmp_path, {"/var/lib/goldsmith/pending/initramfs": "", "/var/lib/goldsmith/pending/grub": ""})
+    assert files.stale_facts(FakeRun(tmp_path, {"files": {}})) == {"stale": {}, "pending": ["grub", "initramfs"]}

@@ -6,6 +6,7 @@ import grp
 import hashlib
 import os
 import pwd
+import re
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,16 @@ MANAGED_LIMIT = 64 * 1024 * 1024
 # Files of packages up to this are hashed, larger ones only by a deep probe: PyTorch's and cuDNN's libraries
 # are gigabytes, and one core hashes 0.3 to 1.5 GB/s. (`hash_always` names those that are hashed at any size.)
 HASH_LIMIT = 64 * 1024 * 1024
+# Where roles lay down files of their own; by these names they are ours, in OURS by their first lines.
+NAMED = [f"/etc/{folder}/*goldsmith*" for folder in (
+    "sysctl.d", "modprobe.d", "modules-load.d", "default/grub.d", "security/limits.d", "systemd/system.conf.d",
+    "systemd/system/*.d", "apt/apt.conf.d", "apt/preferences.d", "apt/sources.list.d", "needrestart/conf.d",
+)]  # fmt: skip
+OURS = "/etc/goldsmith/*"
+HEADER = re.compile(r"# Managed by goldsmith(?:, role (?P<role>[A-Za-z0-9_-]+):)?")
+HEADER_LINES = 5
+# A mark for every reload that a deploy owes to files that it has written (goldsmith/converge/operations/files.py).
+PENDING = "/var/lib/goldsmith/pending/*"
 KINDS = {stat.S_IFREG: "file", stat.S_IFLNK: "link", stat.S_IFDIR: "directory"}
 
 
@@ -62,6 +73,42 @@ def describe(run: Run, path: str, expected: Any, secret: bool) -> dict[str, Any]
     except OSError as error:
         facts["error"] = error.strerror
     return facts
+
+
+def stale_facts(run: Run) -> dict[str, Any]:
+    """`stale`: files that an earlier deploy wrote and nothing promises now; `pending`: reloads that are due.
+
+    Without promises to compare with there is nothing stale.
+    """
+    pending = [os.path.basename(path) for path in run.glob(PENDING)]
+    wanted = run.want.get("files")
+    if wanted is None:
+        return {"stale": {}, "pending": pending}
+    # what a deploy has under way, or left when it was killed: the next one overwrites it
+    wanted = {*wanted, *(f"{path}.goldsmith-new" for path in wanted)}
+    named = {path for pattern in NAMED for path in run.glob(pattern)}
+    stale = {}
+    for path in sorted(named.union(run.glob(OURS)) - wanted):
+        try:
+            status = os.lstat(run.path(path))
+        except FileNotFoundError:
+            continue  # it went while we looked
+        kind = KINDS.get(stat.S_IFMT(status.st_mode), "other")
+        match = header(run, path) if kind == "file" else None
+        by_name = kind in ("file", "link") and (path in named or "goldsmith" in os.path.basename(path))
+        if match or by_name:
+            stale[path] = {
+                "type": kind,
+                "role": (match and match.group("role")) or "",
+                "ctime": run.iso(status.st_ctime),
+            }
+    return {"stale": stale, "pending": pending}
+
+
+def header(run: Run, path: str) -> re.Match[str] | None:
+    """The line by which a file says that goldsmith wrote it, among its first lines."""
+    lines = (run.read(path, limit=4096) or "").splitlines()[:HEADER_LINES]
+    return next((match for match in map(HEADER.match, lines) if match), None)
 
 
 def read_plain(path: str) -> bytes:
