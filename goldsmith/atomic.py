@@ -23,6 +23,9 @@ def write(path: Path, content: str | bytes, *, mode: int = 0o644) -> None:
 @contextmanager
 def replacing(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
     """A temporary path beside `path`, renamed to it if the block ends well and removed otherwise."""
+    if path.exists() and not path.is_file():
+        # renaming over /dev/null would replace the device by a file, for everybody
+        raise GoldsmithError("is no regular file, so it isn't replaced", where=str(path), hint="name a file")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)

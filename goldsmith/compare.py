@@ -183,7 +183,10 @@ def _files(desired: Desired, probe: Probe) -> Iterator[Difference]:
 
 
 def _attributes(file: File, have: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    yield "content", f"sha256 {file.sha256[:12]}…", f"sha256 {str(have.get('sha256'))[:12]}…"
+    digest = str(have.get("sha256"))
+    # twelve digits are for reading; the whole is what is compared
+    seen = f"sha256 {digest[:12]}…" if digest[:12] != file.sha256[:12] else f"sha256 {digest}"
+    yield "content", f"sha256 {file.sha256[:12]}…", f"sha256 {file.sha256[:12]}…" if digest == file.sha256 else seen
     yield "mode", f"{file.mode:04o}", f"{have['mode']:04o}"
     yield "owner", f"{file.owner}:{file.group}", f"{have['owner']}:{have['group']}"
 
@@ -256,18 +259,23 @@ def _unit(unit: Unit, have: Mapping[str, Any]) -> Iterator[Difference]:
     if have["load"] == "not-found" and unit.state != "masked":
         yield Difference("units", unit.name, unit.state, "there is no such unit")
         return
-    # an alias or a unit without [Install] that something else pulls in counts as enabled
-    state = {"enabled-runtime": "enabled", "alias": "enabled"}.get(have["state"], have["state"])
-    if have["load"] == "masked":
+    if have["load"] not in ("loaded", "masked", "not-found"):
+        yield Difference("units", unit.name, unit.state, f"it can't be loaded ({have['load']})", live=True)
+    # an alias counts as enabled; enabled-runtime and masked-runtime don't: they end at the next boot
+    state = {"alias": "enabled"}.get(have["state"], have["state"])
+    if have["load"] == "masked" and not state.endswith("-runtime"):
         state = "masked"
     fits = state == unit.state or (unit.state == "disabled" and state in ("static", "indirect", "masked"))
     if not fits:
-        yield Difference("units", unit.name, unit.state, state or "unknown", evidence=("systemctl show",))
+        yield Difference("units", unit.name, unit.state, state or "not there", evidence=("systemctl show",))
+        return
     active = have.get("active")
     if active is None or active == "":
         return  # not running: an image
     if unit.state == "masked" and active in ("active", "activating"):
         yield Difference("units", unit.name, "masked and stopped", f"masked but {active}", live=True)
+    if unit.running is False and unit.state != "masked" and active in ("active", "activating"):
+        yield Difference("units", unit.name, "not running", active, live=True)
     if unit.running and active != "active" and have.get("condition") is not False:
         yield Difference("units", unit.name, "running", _why_inactive(have), live=True)
     elif active == "failed" and unit.state == "enabled":
@@ -285,8 +293,10 @@ def _modules(desired: Desired, probe: Probe) -> Iterator[Difference]:
         return
     yield from _unread("modules", desired.modules, probe)
     found = probe.part("modules")
-    for name, module in desired.modules.items():
-        if (have := found.get(name)) is not None:
+    for name, module in desired.modules.items() if "modules" in probe.facts else ():
+        if (have := found.get(name)) is None:
+            yield Difference("modules", name, "readable", "the probe's answer lacks it", Severity.UNKNOWN)
+        else:
             yield from _module(module, have)
 
 
@@ -316,8 +326,12 @@ def _sysctls(desired: Desired, probe: Probe) -> Iterator[Difference]:
         return
     yield from _unread("sysctls", desired.sysctls, probe)
     found = probe.part("sysctls")
-    for key, sysctl in desired.sysctls.items():
-        if (have := found.get(key)) is not None:
+    for key, sysctl in desired.sysctls.items() if "sysctls" in probe.facts else ():
+        have = found.get(key)
+        if have is None or "error" in have:
+            reason = (have or {}).get("error", "the probe's answer lacks it")
+            yield Difference("sysctls", key, "readable", f"not read: {reason}", Severity.UNKNOWN)
+        else:
             yield from _sysctl(sysctl, have, probe)
 
 

@@ -5,14 +5,17 @@ Deploy, build and audit all start from here; so they can't disagree about what a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from goldsmith.compare import Difference, package_of
+from goldsmith.errors import GoldsmithError
 from goldsmith.inventory.site import Site, image_node, image_of, image_roles, lock_of
+from goldsmith.lock.locking import lock_fits
 from goldsmith.model.desired import Desired, gather
+from goldsmith.model.image import Image
 from goldsmith.model.lock import Lock
 from goldsmith.model.node import Node
 from goldsmith.probe.bundle import bundle
@@ -75,23 +78,43 @@ class Plan:
 
     def _told(self, role: Role) -> dict[str, Any]:
         spec = role.argument_spec()
-        public = [name for name, option in spec.items() if not (option or {}).get("no_log")]
-        return {name: self.node.variables[name] for name in public if name in self.node.variables}
+        return {name: value for name, value in public(spec, self.node.variables).items() if name in spec}
+
+
+def public(spec: Mapping[str, Any], values: Any) -> Any:
+    """Values without those that a spec marks no_log, at any depth."""
+    if isinstance(values, list):
+        return [public(spec, one) for one in values]
+    if not isinstance(values, Mapping):
+        return values
+    return {
+        name: public(spec.get(name, {}).get("options") or {}, value)
+        for name, value in values.items()
+        if not spec.get(name, {}).get("no_log")
+    }
 
 
 def plan_node(site: Site, name: str) -> Plan:
     """The plan of a node of a site."""
     node = site.node(name)
     lock = site.lock(node.image)
-    return _plan(node, lock, site.roles(node), site.path)
+    return _plan(node, lock, site.roles(node), site.image(node.image), site.path)
 
 
 def plan_image(project: Path, name: str) -> Plan:
     """The plan of the tree that becomes an image."""
     node = image_node(project, name)
-    return _plan(node, lock_of(project, name), image_roles(project, image_of(project, name)), None)
+    image = image_of(project, name)
+    return _plan(node, lock_of(project, name), image_roles(project, image), image, None)
 
 
-def _plan(node: Node, lock: Lock, roles: list[Role], site: str | None) -> Plan:
+def _plan(node: Node, lock: Lock, roles: list[Role], image: Image, site: str | None) -> Plan:
+    if not lock_fits(image, lock, roles):
+        # a version that was edited and never locked would otherwise pass as OK, everywhere
+        raise GoldsmithError(
+            "image.yml, or a role's packages, changed since the image was locked",
+            where=f"images/{image.name}/image.lock",
+            hint=f"lock it again: goldsmith lock images/{image.name}",
+        )
     desired = gather({role.name: role.desired(node, lock) for role in roles})
     return Plan(node, lock, tuple(roles), desired, site)

@@ -22,6 +22,7 @@ class Step:
     def __init__(self, title: str, status: Status | None) -> None:
         self._title, self._status, self._last = title, status, 0.0
         self.result = ""
+        self.failed = False
 
     def say(self, detail: str) -> None:
         if self._status:
@@ -33,7 +34,8 @@ class Step:
 
 @contextmanager
 def step(title: str) -> Iterator[Step]:
-    """Show `title` while the block runs, then one line with the seconds it took and `result`."""
+    """Show `title` while the block runs, then one line with the seconds it took and `result`;
+    `failed` marks it as that without ending the block."""
     started = time.monotonic()
     live = console.is_terminal
     status = console.status(escape(title)) if live else None
@@ -55,4 +57,5 @@ def step(title: str) -> Iterator[Step]:
     seconds = time.monotonic() - started
     took = f" [dim]{seconds:.1f} s[/]" if seconds >= 0.1 else ""
     result = f": {escape(current.result)}" if current.result else ""
-    console.print(f"  [green]✓[/] {escape(title)}{result}{took}", soft_wrap=True)
+    mark = "[red]✗[/]" if current.failed else "[green]✓[/]"
+    console.print(f"  {mark} {escape(title)}{result}{took}", soft_wrap=True)

@@ -37,6 +37,7 @@ def audit_json(audit: Audit) -> str:
             "started": audit.started,
             "seconds": audit.seconds,
             "deep": audit.deep,
+            "saved": audit.saved,
             "nodes": list(audit.nodes),
             "locks": audit.locks,
             "fingerprints": audit.fingerprints,
@@ -84,9 +85,21 @@ def _head(audit: Audit) -> RenderableType:
         (f" {audit.severity.name} ", f"{STYLE[audit.severity]} reverse"),
         f"  {audit.site}: {len(audit.nodes)} node{'s' if len(audit.nodes) != 1 else ''}",
         (f"  {fold(audit.nodes)}", "bold"),
-        (f"  lock {locks}  {audit.started}  {audit.seconds:.1f} s", "dim"),
+        (f"  lock {locks}  {_when(audit)}", "dim"),
     )
     return Padding(line, (0, 0, 1, 0))
+
+
+def _when(audit: Audit) -> str:
+    return f"saved probes of {audit.started} and later" if audit.saved else f"{audit.started}  {audit.seconds:.1f} s"
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def _plain(text: str) -> Text:
+    """What a node said, without what a terminal would obey."""
+    return Text(_CONTROL.sub("�", text))
 
 
 def _told(one: Folded) -> RenderableType:
@@ -99,15 +112,15 @@ def _told(one: Folded) -> RenderableType:
     body = Table.grid(padding=(0, 1))
     body.add_column(style="dim", no_wrap=True, min_width=5)
     body.add_column(overflow="fold")
-    fact = Text(finding.fact)
+    fact = _plain(finding.fact)
     if finding.expected or finding.actual:
         fact.append(": expected ")
-        fact.append(finding.expected or "-", style="green")
+        fact.append(_plain(finding.expected or "-").plain, style="green")
         fact.append(", found ")
-        fact.append(finding.actual or "-", style="red" if finding.severity is Severity.FAIL else "yellow")
+        fact.append(_plain(finding.actual or "-").plain, style="red" if finding.severity is Severity.FAIL else "yellow")
     body.add_row("", fact)
     for line in one.evidence:
-        body.add_row("", Text(line, style="dim"))
+        body.add_row("", Text.assemble(_plain(line), style="dim"))
     if one.since:
         body.add_row("since", Text(one.since))
     if finding.source:

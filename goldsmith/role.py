@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -16,13 +17,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import yaml
-
 from goldsmith.errors import GoldsmithError
 from goldsmith.model.finding import Finding
 from goldsmith.model.lock import Lock
 from goldsmith.model.node import Node
 from goldsmith.model.resource import Resource
+from goldsmith.yamlfile import load_yaml
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,19 @@ class Role:
         """What this role promises for the node. A GoldsmithError names the role."""
         function = self._function("desired", "desired")
         try:
-            yield from function(node, lock) if function else ()
+            found = list(function(node, lock)) if function else []
         except GoldsmithError as error:
             where = error.where or f"role {self.name}, node {node.name}"
             raise GoldsmithError(error.what, where=where, hint=error.hint) from error
+        except Exception as error:
+            raise _broken(error, self.path / "desired.py", f"node {node.name}") from error
+        for one in found:
+            if not isinstance(one, Resource):
+                raise GoldsmithError(
+                    f"yields {one!r}, which is no resource", where=str(self.path / "desired.py"),
+                    hint="yield File(…), Unit(…), Sysctl(…) and the like",
+                )  # fmt: skip
+        yield from found
 
     def check(self, node: Node, lock: Lock, facts: Mapping[str, Any]) -> Iterator[Finding]:
         """What the role makes of its own probe's facts."""
@@ -58,17 +67,24 @@ class Role:
     def probe_source(self) -> str | None:
         """The text of probe.py, to be shipped to nodes."""
         path = self.path / "probe.py"
-        return path.read_text() if path.is_file() else None
+        try:
+            return path.read_text() if path.is_file() else None
+        except (OSError, UnicodeDecodeError) as error:
+            raise GoldsmithError(f"can't be read: {error}", where=str(path)) from None
 
     def argument_spec(self) -> dict[str, Any]:
         """The options of meta/argument_specs.yml, variable → Ansible's description of it."""
-        tree = self._yaml("meta/argument_specs.yml")
-        try:
-            options = tree.get("argument_specs", {}).get("main", {}).get("options", {})
-            return dict(options or {})
-        except AttributeError:
-            path = self.path / "meta/argument_specs.yml"
-            raise GoldsmithError("isn't an argument spec: argument_specs.main.options", where=str(path)) from None
+        options: Any = self._yaml("meta/argument_specs.yml")
+        path = self.path / "meta/argument_specs.yml"
+        for key in ("argument_specs", "main", "options") if options else ():
+            options = options.get(key) if isinstance(options, dict) else None
+        options = {} if options is None else options
+        if not isinstance(options, dict) or not all(isinstance(one, dict) for one in options.values()):
+            raise GoldsmithError(
+                "isn't an argument spec: argument_specs.main.options must map each variable to its description",
+                where=str(path),
+            )
+        return options
 
     def defaults(self) -> dict[str, Any]:
         return self._yaml("defaults/main.yml")
@@ -77,10 +93,7 @@ class Role:
         path = self.path / name
         if not path.is_file():
             return {}
-        try:
-            data = yaml.safe_load(path.read_text())
-        except yaml.YAMLError as error:
-            raise GoldsmithError(f"not valid YAML: {error}", where=str(path)) from None
+        data = load_yaml(path)
         if data is not None and not isinstance(data, dict):
             raise GoldsmithError("must be a mapping", where=str(path))
         return dict(data or {})
@@ -108,8 +121,18 @@ def _import(name: str, project: Path) -> ModuleType:
         )
     try:
         return importlib.import_module(name)
-    except (ImportError, SyntaxError) as error:
-        raise GoldsmithError(f"can't be loaded: {error}", where=str(project / name.replace(".", "/"))) from error
+    except Exception as error:
+        raise _broken(error, project / (name.replace(".", "/") + ".py"), "while it is loaded") from error
+
+
+def _broken(error: Exception, path: Path, when: str) -> GoldsmithError:
+    """A role's own mistake, with the line of the role that it happened at: no traceback for its author to read."""
+    frames = traceback.extract_tb(error.__traceback__)
+    line = next((frame.lineno for frame in reversed(frames) if Path(frame.filename) == path), None)
+    if isinstance(error, SyntaxError):
+        line = error.lineno
+    where = f"{path}:{line}" if line else str(path)
+    return GoldsmithError(f"{type(error).__name__}: {error}", where=f"{where}, {when}")
 
 
 @cache
@@ -126,7 +149,10 @@ def _load(path: Path) -> Role:
     promise = (module.__doc__ or "").strip()
     if not promise:
         raise GoldsmithError("a role says its promise in a docstring", where=str(path / "__init__.py"))
-    return Role(path.name, path, promise.splitlines()[0], tuple(getattr(module, "PACKAGES", ())))
+    packages = getattr(module, "PACKAGES", ())
+    if not isinstance(packages, (tuple, list)) or not all(isinstance(one, str) for one in packages):
+        raise GoldsmithError("PACKAGES must be a tuple of package names", where=str(path / "__init__.py"))
+    return Role(path.name, path, promise.splitlines()[0], tuple(packages))
 
 
 def roles_of(names: Iterable[str], project: Path, where: str) -> list[Role]:

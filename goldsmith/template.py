@@ -32,3 +32,5 @@ def template(path: Path, **values: Any) -> str:
     except jinja2.UndefinedError as error:
         hint = "declare the variable in the role's meta/argument_specs.yml, with a default"
         raise GoldsmithError(f"template: {error.message}", where=str(path), hint=hint) from None
+    except Exception as error:  # whatever an expression in it does
+        raise GoldsmithError(f"template: {type(error).__name__}: {error}", where=str(path)) from None

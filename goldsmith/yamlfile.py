@@ -33,6 +33,19 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def load_yaml(path: Path) -> Any:
+    """The file's content, a doubled key refused. Raises GoldsmithError with the file, and the line where known."""
+    try:
+        return yaml.load(path.read_text(), Loader=_Loader)
+    except (OSError, UnicodeDecodeError) as error:
+        raise GoldsmithError(f"can't be read: {error}", where=str(path)) from None
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise GoldsmithError(f"not valid YAML: {error.problem}", where=f"{path}:{line}") from None
+    except (yaml.YAMLError, RecursionError) as error:
+        raise GoldsmithError(f"not valid YAML: {error}", where=str(path)) from None
+
+
 def _lines(node: yaml.Node | None, path: tuple[str | int, ...] = ()) -> dict[tuple[str | int, ...], int]:
     """The line (from 1) of every field of a YAML tree."""
     if node is None:

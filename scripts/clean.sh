@@ -9,7 +9,7 @@ if [ -d "$state/labs" ] && [ -n "$(ls "$state/labs")" ]; then
     exit 4
 fi
 # only what goldsmith makes there: GOLDSMITH_STATE may be a folder that holds other things, too
-for name in apt build images labs pool pool-db pool-incoming pool-key pool.lock tests trees trees.lock; do
+for name in apt build deploys images labs pool pool-db pool-incoming pool-key pool.lock tests trees trees.lock; do
     rm -rf --one-file-system -- "$state/$name"
 done
 [ ! -d "$state" ] || rmdir --ignore-fail-on-non-empty -- "$state"

@@ -11,7 +11,7 @@ from goldsmith.fleet.answer import Answer
 from goldsmith.model.finding import Finding, Severity
 from goldsmith.model.probe import Probe
 from goldsmith.plan import Plan
-from goldsmith.probe.bundle import part_name
+from goldsmith.probe.bundle import expected_parts, part_name
 
 # The stable id of each kind of difference, after the role's name.
 CHECKS: dict[Kind, str] = {
@@ -22,7 +22,25 @@ CHECKS: dict[Kind, str] = {
 
 
 def judge(plan: Plan, answer: Answer) -> list[Finding]:
-    """Everything that is to be said of one node, worst first; nothing if it is as it should be."""
+    """Everything that is to be said of one node, worst first; nothing if it is as it should be.
+
+    An answer of the right schema may still hold anything (a broken disk, a hostile node): what can't be judged is
+    one UNKNOWN of that node, and never the end of the audit of all others.
+    """
+    try:
+        return _judge(plan, answer)
+    except Exception as error:
+        return [
+            Finding(
+                answer.node, "goldsmith.judged", Severity.UNKNOWN, "the node", "facts in the probe's form",
+                f"facts that can't be judged: {type(error).__name__}: {error}", source="the audit itself",
+                remedy="look at its probe: goldsmith probe --site {site} --node {nodes}".replace(
+                    "{site}", plan.site or "SITE"),
+            )
+        ]  # fmt: skip
+
+
+def _judge(plan: Plan, answer: Answer) -> list[Finding]:
     if answer.probe is None:
         return [
             Finding(answer.node, "goldsmith.reachable", Severity.UNKNOWN, "the node", "an answer", answer.reason,
@@ -36,7 +54,7 @@ def judge(plan: Plan, answer: Answer) -> list[Finding]:
         *_asking(plan, probe),
         *(
             _of_difference(plan, probe, one)
-            for one in compare(plan.desired, probe)
+            for one in _gathered(plan, compare(plan.desired, probe))
             if not (one.kind == "contents" and one.key in known)
         ),
         *of_roles,
@@ -45,8 +63,39 @@ def judge(plan: Plan, answer: Answer) -> list[Finding]:
     return sorted(found, key=lambda one: -one.severity.rank)
 
 
+def _gathered(plan: Plan, found: list[Difference], most: int = 3) -> Iterator[Difference]:
+    """The same differences, with a role's many missing packages as one: a bare node lacks a hundred."""
+    missing: dict[str, list[Difference]] = {}
+    for one in found:
+        if one.kind == "packages" and one.actual == "not installed":
+            missing.setdefault(plan.role_of(one), []).append(one)
+        else:
+            yield one
+    for group in missing.values():
+        if len(group) <= most:
+            yield from group
+            continue
+        names = [one.key for one in group]
+        evidence = tuple(", ".join(names[start : start + 6]) for start in range(0, min(len(names), 30), 6))
+        yield replace(
+            group[0], expected="installed", actual=f"{len(names)} packages of this role aren't installed",
+            evidence=(*evidence, *([f"… and {len(names) - 30} more"] if len(names) > 30 else [])),
+        )  # fmt: skip
+
+
 def _asking(plan: Plan, probe: Probe) -> Iterator[Finding]:
     """Parts that failed, and a probe that wasn't root: what it couldn't see is UNKNOWN, never OK."""
+    if probe.target != plan.node.target:
+        yield Finding(
+            probe.node, "goldsmith.probe", Severity.UNKNOWN, "the probe", f"of a {plan.node.target} system",
+            f"of a target {probe.target!r}", source="the audit itself", remedy="probe the node again",
+        )  # fmt: skip
+    for part in expected_parts(plan.roles, plan.node.target, container=probe.container):
+        if part not in probe.facts and part not in probe.errors:
+            yield Finding(
+                probe.node, "goldsmith.probe", Severity.UNKNOWN, f"the probe's part {part}", "facts",
+                "the answer lacks it", source="the audit itself", remedy="probe the node again",
+            )  # fmt: skip
     if not probe.root:
         yield Finding(
             probe.node, "goldsmith.root", Severity.UNKNOWN, "the probe", "run as root", "run as an ordinary user",
@@ -110,6 +159,17 @@ def _of_roles(plan: Plan, probe: Probe) -> Iterator[Finding]:
 
 def _of_node(plan: Plan, probe: Probe) -> Iterator[Finding]:
     """What no role promises and every node must be able to say: nothing failed, nothing extra, no reboot due."""
+    promised_holds = set(plan.desired.held())
+    extra = sorted(
+        name for name, one in probe.part("packages").items()
+        if one["held"] and name not in promised_holds and name in plan.lock.packages
+    )  # fmt: skip
+    if extra:
+        yield Finding(
+            probe.node, "goldsmith.extra-holds", Severity.WARN, "holds that no role promises", "none",
+            ", ".join(extra), source=f"images/{plan.lock.image}/image.lock",
+            remedy="apt-mark unhold them, or put them into a family of the image",
+        )  # fmt: skip
     for unit in probe.part("failed_units").get("items", []):
         if unit not in plan.desired.units:
             yield Finding(

@@ -33,6 +33,7 @@ class Audit:
     started: str
     seconds: float
     deep: bool
+    saved: bool = False
 
     @property
     def severity(self) -> Severity:
@@ -70,9 +71,11 @@ def audit_site(
         findings=tuple(sorted(findings, key=lambda one: -one.severity.rank)),
         fingerprints={one.node: fingerprint(one.probe) for one in answers if one.probe},
         locks={plan.lock.image: plan.lock.digest for plan in plans.values()},
-        started=started,
+        # of saved probes, when they were taken: an old answer mustn't look like a new one
+        started=min([one.probe.started for one in answers if one.probe] or [started]) if saved else started,
         seconds=round(seconds, 2),
         deep=deep,
+        saved=saved is not None,
     )
 
 
@@ -110,6 +113,8 @@ def _census(plans: dict[str, Plan], answers: Sequence[Answer], findings: list[Fi
     for image in sorted({plan.node.image for plan in plans.values()}):
         crowd = {name: plan for name, plan in plans.items() if plan.node.image == image}
         judged = {f"{kind} {key}" for plan in crowd.values() for kind, key in plan.promised()}
+        # told as packages that the lock doesn't know, once a node
+        judged |= {f"packages {name}" for one in answers if one.probe for name in one.probe.part("packages")}
         judged |= {part_name(one.check.split(".")[0]) for one in findings if one.node in crowd}
         found += census([one.probe for one in answers if one.probe and one.node in crowd], judged)
     return found

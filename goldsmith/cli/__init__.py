@@ -72,6 +72,9 @@ def main() -> None:
     if state := os.environ.get("GOLDSMITH_STATE"):
         # some of what we start works in another folder than the user
         os.environ["GOLDSMITH_STATE"] = os.path.abspath(state)
+    from goldsmith import host
+
+    host.tidy_on_signals()  # SIGTERM and a closed terminal clean up as Ctrl-C does
     try:
         result = cli.main(standalone_mode=False)
         sys.exit(result if isinstance(result, int) else 0)
@@ -83,11 +86,20 @@ def main() -> None:
     except click.ClickException as error:
         _fail(error.format_message(), 4)
     except (KeyboardInterrupt, click.Abort):
-        _fail("interrupted; nothing is left half made", 130)
+        what = "interrupted; nothing is left half made"
+        if sys.argv[1:2] == ["deploy"]:
+            what = "interrupted; a node may be half-way through a step: deploy again, or audit, to know"
+        _fail(what, 130)
     except BrokenPipeError:
         # `goldsmith audit … | head`: the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except Exception as error:
+        # 1 would read as WARN, to a monitoring system and to CI
+        if os.environ.get("GOLDSMITH_TRACEBACK"):
+            raise
+        what = f"a defect of goldsmith or of a role: {type(error).__name__}: {error}"
+        _fail(f"{what}\n  GOLDSMITH_TRACEBACK=1 shows where; please report it", 4)
 
 
 def _fail(message: str, code: int) -> None:

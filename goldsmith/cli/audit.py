@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from goldsmith import atomic
+from goldsmith.errors import GoldsmithError
 
 
 @click.command()
@@ -34,6 +35,10 @@ def audit(
     All nodes are asked at once, over SSH, with one round trip each. Nothing is changed. Exits with 0 OK,
     1 WARN, 2 FAIL, 3 UNKNOWN (a node or a fact could not be read, and nothing is worse).
     """
+    if saved and (deep or save_to):
+        raise GoldsmithError("--saved judges what is there: it can't be deeper, nor saved", hint="leave one out")
+    if saved and not saved.is_dir():
+        raise GoldsmithError("there is no such folder", where=f"--saved {saved}", hint="it holds NODE.json files")
     from goldsmith.audit.run import audit_site, exit_code, require_nodes
     from goldsmith.inventory.site import load_site
 
@@ -61,6 +66,8 @@ def render(result: object, format_: str, *, color: bool) -> str:
 
 def _write(text: str, format_: str, output: Path | None) -> None:
     if output:
+        if not output.absolute().parent.is_dir():
+            raise GoldsmithError("the folder isn't there", where=f"--output {output}", hint="make it first")
         atomic.write(output, text)
         click.echo(f"{format_} report written to {output}", err=True)
     else:

@@ -140,7 +140,7 @@ def down(site: Path, remove: bool) -> None:
 @lab.command()
 @_site
 def status(site: Path) -> int:
-    """What runs. Exits with 0 if every node does, 2 if not."""
+    """What runs. Exits with 0 if every node and the pool's server do, 2 if not."""
     from goldsmith.lab import lab as engine
 
     _, settings = _load(site)
@@ -150,7 +150,7 @@ def status(site: Path) -> int:
     for one in current.nodes:
         lower = f", {one.lower}" if one.lower else ""
         click.echo(f"  {one.name:{width}}  {one.address:15}  {one.state}{lower}")
-    return 0 if len(current.running) == len(current.nodes) else 2
+    return 0 if len(current.running) == len(current.nodes) and current.pool_running else 2
 
 
 def _word(running: bool) -> str:

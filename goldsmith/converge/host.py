@@ -18,6 +18,7 @@ from goldsmith.compare import PART, Difference, Kind, compare
 from goldsmith.converge.facts.node import NodeProbe
 from goldsmith.errors import GoldsmithError
 from goldsmith.inventory.site import load_site
+from goldsmith.model.finding import Severity
 from goldsmith.model.probe import Probe, parse_probe
 from goldsmith.plan import Plan, plan_image, plan_node
 
@@ -81,6 +82,10 @@ def differences(
         yield FunctionCommand(_fail, (str(error),), {})
         return []
     wanted = set(kinds)
+    for one in found:
+        if one.kind in wanted and one.severity is Severity.UNKNOWN and (role is None or plan.role_of(one) == role):
+            # what couldn't be read may need changing: "0 changes" would be a lie, and --check would pass
+            yield FunctionCommand(_fail, (f"{one.key}: {one.actual}",), {})
     return [one for one in found if one.kind in wanted and (role is None or plan.role_of(one) == role)]
 
 

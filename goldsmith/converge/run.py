@@ -16,6 +16,7 @@ from typing import Any
 from goldsmith.converge import inventories
 from goldsmith.errors import GoldsmithError
 from goldsmith.inventory.site import Site, fold
+from goldsmith.plan import plan_node
 from goldsmith.process import Done, run
 
 TIMEOUT = 4 * 3600.0
@@ -55,11 +56,14 @@ def deploy(site: Site, limit: str | None = None, *, check: bool = False, on_line
     itself failed; a node that failed is in the result.
     """
     names = site.select(limit)
-    face = site.folder.with_suffix(".py")
+    for name in names:
+        plan_node(site, name)  # what is wrong with the site is an error here, not a failure of each node
+    # not with_suffix: the site dc1.eu must never be deployed with dc1.py
+    face = site.folder.parent / f"{site.folder.name}.py"
     inventory = face if face.is_file() else Path(inventories.__path__[0]) / "site.py"
     # `--dry` with --fail-percent: otherwise the first node that fails ends the whole prediction
     options = ["--dry", "--fail-percent", "100"] if check else ["-y"]
-    for name in names if limit else ():
+    for name in names:
         options += ["--limit", name]
     environment = {"GOLDSMITH_SITE": str(site.folder)}
     data = _pyinfra(inventory, options, site.project, environment, on_line)
@@ -124,7 +128,14 @@ def read_result(data: Mapping[str, Any], names: list[str], *, check: bool) -> Re
             changed.setdefault(host, []).append(one["name"])
         for host in [] if check else one["error"]:
             errors.setdefault(host, []).append(f"failed in `{one['name']}`")
-    failed = {host: [*errors.get(host, []), *data["said"].get(host, [])] for host in data["failed"]}
+    if strangers := sorted({*changed, *data["failed"]} - set(names)):
+        raise GoldsmithError(
+            f"pyinfra worked on {', '.join(strangers)}, which was not asked for",
+            where="deploy",
+            hint="NAME.py beside the site's folder must load that folder: compare inventories/lab.py",
+        )
+    # an operation that never ran, since one before it failed, is no reason
+    failed = {host: [*errors.get(host, [])[:1], *data["said"].get(host, [])] for host in data["failed"]}
     return Result(
         nodes=tuple(names),
         changed=changed,

@@ -27,7 +27,7 @@ def _read(path: Path, name: str) -> Answer:
         return Answer(name, probe=parse_probe(name, text))
     except FileNotFoundError:
         return Answer(name, reason=f"no saved probe: {path} isn't there")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         return Answer(name, reason=f"the saved probe {path} can't be read: {error}")
     except GoldsmithError as error:
         return Answer(name, reason=f"{error.what} ({path})")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -66,10 +69,14 @@ class _Shared:
 
 
 async def _ask(node: Node, script: Script, deadline: float, shared: _Shared) -> Answer:
+    started = time.monotonic()
     try:
         async with asyncio.timeout(deadline):
             return await _converse(node, script(node), shared)
     except TimeoutError:
+        if time.monotonic() - started < deadline - 0.5:
+            reason = f"no connection within {CONNECT_SECONDS:g} s"
+            return Answer(node.name, reason=reason, remedy="is the node switched on, and its sshd not hung?")
         return Answer(node.name, reason=f"no answer within {deadline:g} s", remedy="is the node overloaded or hung?")
     except GoldsmithError as error:
         return Answer(node.name, reason=error.what, remedy=error.hint)
@@ -91,13 +98,46 @@ async def _converse(node: Node, script: str, shared: _Shared) -> Answer:
         login_timeout=CONNECT_SECONDS,
         **({} if not ssh.key_file else {"agent_path": None, "config": None}),
     ) as connection:
-        done = await connection.run(command(ssh), input=script)
-    out, err = str(done.stdout or ""), str(done.stderr or "")
-    if len(out) > LARGEST_ANSWER:
-        return Answer(node.name, reason=f"the probe's answer is too large ({len(out)} bytes)")
-    if done.exit_status != 0:
-        return Answer(node.name, reason=exit_reason(done.exit_status, err), remedy=exit_remedy(done.exit_status))
-    return Answer(node.name, probe=parse_probe(node.name, out))
+        process: asyncssh.SSHClientProcess[bytes] = await connection.create_process(command(ssh), encoding=None)
+        with contextlib.suppress(OSError):  # it has ended already: what it said tells why
+            process.stdin.write(script.encode())
+            process.stdin.write_eof()
+        out, err = await _outputs(process)
+        if len(out) > LARGEST_ANSWER or len(err) > LARGEST_ANSWER:
+            return Answer(node.name, reason=f"it answers with more than {LARGEST_ANSWER >> 20} MiB", remedy=_LOOK)
+        await process.wait_closed()
+        status = process.exit_status
+    if status != 0:
+        reason = exit_reason(status, err.decode(errors="replace"))
+        return Answer(node.name, reason=reason, remedy=exit_remedy(status))
+    return Answer(node.name, probe=parse_probe(node.name, out.decode(errors="replace")))
+
+
+_LOOK = "look at what its root login and its /usr/bin/python3 do"
+
+
+async def _outputs(process: asyncssh.SSHClientProcess[bytes]) -> tuple[bytes, bytes]:
+    """stdout and stderr, to their ends; or, as soon as one of them has become too large, what there is."""
+    readers = [asyncio.create_task(_read(stream)) for stream in (process.stdout, process.stderr)]
+    pending = set(readers)
+    try:
+        while pending:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            if any(len(one.result()) > LARGEST_ANSWER for one in done):
+                break
+    finally:
+        for one in pending:
+            one.cancel()
+    out, err = (one.result() if one.done() and not one.cancelled() else b"" for one in readers)
+    return out, err
+
+
+async def _read(stream: asyncssh.SSHReader[bytes]) -> bytes:
+    """The stream to its end, or a little more than LARGEST_ANSWER: a flooding node must not fill our memory."""
+    found = bytearray()
+    while len(found) <= LARGEST_ANSWER and (more := await stream.read(65536)):
+        found += more
+    return bytes(found)
 
 
 def command(ssh: Ssh) -> str:
@@ -116,7 +156,7 @@ def exit_reason(status: int | None, err: str) -> str:
 
 
 def exit_remedy(status: int | None) -> str:
-    return "install it on the node: apt-get install python3" if status == 127 else ""
+    return "install it on the node: apt-get update && apt-get install python3" if status == 127 else ""
 
 
 def _reason(error: Exception) -> str:
@@ -134,12 +174,18 @@ def _reason(error: Exception) -> str:
         case ConnectionRefusedError():
             return "can't be reached: connection refused (is its sshd running?)"
         case OSError():
-            return f"can't be reached: {error.strerror or error}"
+            return f"can't be reached: {os.strerror(error.errno) if error.errno else error}"
     return f"{type(error).__name__}: {error}"
 
 
 def _remedy(error: Exception, node: Node) -> str:
     match error:
+        case ConnectionRefusedError():
+            return "on the node's console: systemctl start ssh"
+        case asyncssh.ConnectionLost():
+            return "audit again; if it stays, look at the node's console and its journal"
+        case OSError() if not isinstance(error, FileNotFoundError):
+            return "is the node switched on, and its address in the inventory right?"
         case asyncssh.HostKeyNotVerifiable():
             return "check the key on the node's console, then put it into known_hosts; never accept it unseen"
         case FileNotFoundError() if node.ssh and str(error.filename) == node.ssh.known_hosts:

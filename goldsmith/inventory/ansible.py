@@ -6,6 +6,7 @@ compares what we read with `ansible-inventory --list` (docs/architecture.md).
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -38,6 +39,10 @@ class Inventory:
     asked for: templating 10,000 hosts takes a minute (docs/measured.md)."""
 
     def __init__(self, folder: Path, vault_password_file: Path | None = None) -> None:
+        # Ansible warns and goes on with the part of a site that it can read, or with the last of two `nodes:`; an
+        # audit of part of a site isn't one. It reads these when it is imported.
+        os.environ.setdefault("ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED", "true")
+        os.environ.setdefault("ANSIBLE_DUPLICATE_YAML_DICT_KEY", "error")
         # importing ansible takes a second; commands that need no inventory shouldn't pay it
         with _plain_ports():
             from ansible.errors import AnsibleError

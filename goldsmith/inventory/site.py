@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from ClusterShell.NodeSet import NodeSet, NodeSetException
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
 from goldsmith.errors import GoldsmithError
 from goldsmith.inventory import ansible
@@ -49,18 +49,25 @@ class Site:
         return self._inventory.groups()
 
     def select(self, limit: str | None) -> list[str]:
-        """Host names of a node set (`node[01-03,07]`) or a group, in the inventory's order; all without one."""
-        if not limit:
+        """Host names of a node set (`node[01-03,07]`) or a group, in the inventory's order; all without one.
+
+        Never empty: a limit that selects nothing (an unset variable in a script) must not become "all nodes".
+        """
+        if limit is None:
             return self.names
         wanted: set[str] = set()
         for part in names_of(limit):
-            wanted.update(self.groups.get(part, [part]))
+            wanted.update(self.names if part == "all" else self.groups.get(part, [part]))
         if unknown := sorted(wanted - set(self.names)):
             near = difflib.get_close_matches(unknown[0], [*self.names, *self.groups], n=3)
             raise GoldsmithError(
                 f"--limit names {fold(unknown)}, which isn't in the inventory",
                 where=self.path,
                 hint=f"did you mean {' or '.join(near)}?" if near else f"it has {fold(self.names)}",
+            )
+        if not wanted:
+            raise GoldsmithError(
+                "--limit selects no node", where=f"--limit {limit!r}", hint=f"the inventory has {fold(self.names)}"
             )
         return [name for name in self.names if name in wanted]
 
@@ -100,7 +107,8 @@ class Site:
 def names_of(limit: str) -> list[str]:
     """The single names of a node set; commas and spaces part them."""
     try:
-        return [str(one) for one in NodeSet(limit.replace(" ", ","))]
+        # no resolver: `@gpu` would otherwise be looked up in this machine's own ClusterShell configuration
+        return [str(one) for one in NodeSet(limit.strip().replace(" ", ","), resolver=RESOLVER_NOGROUP)]
     except NodeSetException as error:
         raise GoldsmithError(
             f"not a node set: {error}", where=f"--limit {limit}", hint="write it as node[01-03,07] or node01,node02"
@@ -109,7 +117,7 @@ def names_of(limit: str) -> list[str]:
 
 def fold(names: Iterable[str]) -> str:
     """Names as HPC people write them: node[02,04]. Padding and order are ClusterShell's."""
-    return str(NodeSet.fromlist(list(names)))
+    return str(NodeSet.fromlist(list(names), resolver=RESOLVER_NOGROUP))
 
 
 @cache
@@ -191,12 +199,24 @@ def complete(
         if errors:
             variable = next((name for name in given if name in errors[0]), "")
             raise GoldsmithError(
-                errors[0],
+                mask(errors[0], specs[role.name], given),
                 where=_where(variable, image, inventory, origins, who) if variable else f"{who}, role {role.name}",
                 hint=f"see roles/{role.name}/meta/argument_specs.yml",
             )
         checked.update(result)
     return checked
+
+
+def mask(text: str, spec: Mapping[str, Any], values: Mapping[str, Any]) -> str:
+    """A message without the values of variables that the spec marks no_log, at any depth."""
+    for name, option in spec.items():
+        value = values.get(name)
+        for one in value if isinstance(value, list) else [value]:
+            if option.get("no_log"):
+                text = text.replace(str(one), "(not shown)") if str(one) else text
+            elif isinstance(one, Mapping):
+                text = mask(text, option.get("options") or {}, one)
+    return text
 
 
 def _where(variable: str, image: Image, inventory: Mapping[str, Any], origins: Mapping[str, str], who: str) -> str:
@@ -221,8 +241,18 @@ def _ssh(host: ansible.Host) -> Ssh:
         user=str(values.get("ansible_user", values.get("ansible_ssh_user", "root"))),
         key_file=_absolute(key),
         known_hosts=_absolute(known_hosts),
-        become=bool(values.get("ansible_become", False)),
+        become=_truth(values.get("ansible_become", False), f"{where.rsplit(',', 1)[0]}, ansible_become"),
     )
+
+
+def _truth(value: Any, where: str) -> bool:
+    """A boolean as Ansible reads it: `ansible_become: "false"` is false."""
+    if isinstance(value, bool):
+        return value
+    word = str(value).strip().lower()
+    if word in ("yes", "true", "on", "1", "y", "t", "no", "false", "off", "0", "n", "f", ""):
+        return word in ("yes", "true", "on", "1", "y", "t")
+    raise GoldsmithError(f"neither true nor false: {value!r}", where=where)
 
 
 def _absolute(path: Any) -> str | None:

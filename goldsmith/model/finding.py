@@ -53,5 +53,5 @@ class Finding:
         return {
             "node": self.node, "check": self.check, "severity": self.severity.name, "fact": self.fact,
             "expected": self.expected, "actual": self.actual, "source": self.source,
-            "evidence": list(self.evidence), "remedy": self.remedy, "since": self.since,
+            "evidence": list(self.evidence), "remedy": self.remedy.replace("{nodes}", self.node), "since": self.since,
         }  # fmt: skip

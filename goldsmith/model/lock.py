@@ -125,11 +125,22 @@ def upstream(version: str) -> str:
     return version.split(":", 1)[-1].rsplit("-", 1)[0]
 
 
+def _own(lock: Lock, path: Path) -> Lock:
+    """The lock, if it is this image's and whole in itself."""
+    wrong = next((key for key, one in lock.packages.items() if key != one.name), None)
+    if wrong or lock.image != path.resolve().parent.name:
+        what = f"package {wrong} is named otherwise inside" if wrong else f"it is image {lock.image}'s lock"
+        raise GoldsmithError(
+            what, where=str(path), hint="a lock isn't edited or copied by hand; make it anew: goldsmith lock"
+        )
+    return lock
+
+
 def read_lock(directory: Path) -> Lock:
     """images/NAME/image.lock. Raises GoldsmithError if there is none or it isn't a lock."""
     path = directory / "image.lock"
     try:
-        return Lock.model_validate_json(path.read_bytes())
+        return _own(Lock.model_validate_json(path.read_bytes()), path)
     except FileNotFoundError:
         raise GoldsmithError(
             "this image has no lock yet", where=str(path), hint=f"make it: goldsmith lock {directory}"

@@ -44,7 +44,7 @@ def parse_probe(node: str, text: str) -> Probe:
         raise GoldsmithError("the probe answered nothing", where=where)
     try:
         data = json.loads(lines[-1])
-    except ValueError:
+    except (ValueError, RecursionError):
         raise GoldsmithError(f"the probe's answer isn't JSON: {lines[-1][:80]!r}", where=where) from None
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         found = data.get("schema") if isinstance(data, dict) else type(data).__name__

@@ -52,6 +52,14 @@ def part_name(role: str) -> str:
     return f"role.{role}"
 
 
+def expected_parts(roles: Iterable[Role], target: str, *, container: bool) -> list[str]:
+    """The parts that a whole probe answers with, each with facts or with an error."""
+    applies = {"always"} | ({"live"} if target == "live" else set())
+    applies |= {"kernel"} if target == "live" and not container else set()
+    core = [name for name, (_, _, where) in CORE.items() if where in applies]
+    return [*core, *(part_name(role.name) for role in roles if role.probe_source() is not None)]
+
+
 def bundle(roles: Iterable[Role], want: Mapping[str, Any]) -> str:
     """The script. It prints one JSON document as the last line of its stdout, whatever happens on the node.
 

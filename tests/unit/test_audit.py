@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from goldsmith.model.desired import gather
 from goldsmith.model.finding import worst
 from goldsmith.model.probe import Probe
 from goldsmith.plan import Plan
+from goldsmith.probe.bundle import CORE
 from goldsmith.report import audit_json, audit_svg, audit_text
 from goldsmith.role import Role
 
@@ -30,7 +32,8 @@ def plan(name: str = "node01") -> Plan:
     return Plan(Node(name, "lab"), lock(), (bare,), desired, "inventories/lab")
 
 
-GOOD = {
+GOOD: dict[str, Any] = {
+    **{name: {} for name in CORE},
     "packages": {"libnccl2": package("2.22.3-1-1", held=True)},
     "files": {"/etc/nccl.conf": {
         "type": "file", "mode": 0o644, "owner": "root", "group": "root", "sha256": File("/etc/nccl.conf", "x\n").sha256,
@@ -51,6 +54,26 @@ def test_a_good_node_has_no_findings() -> None:
 def test_no_answer_is_unknown() -> None:
     [one] = judge(plan(), Answer("node01", reason="can't be reached: connection refused"))
     assert (one.severity, one.check) == (Severity.UNKNOWN, "goldsmith.reachable")
+
+
+def test_a_part_that_is_missing_is_unknown() -> None:
+    for part in ("failed_units", "kernel", "os", "packages", "files"):
+        answer = Answer("node01", probe(**{name: facts for name, facts in GOOD.items() if name != part}))
+        assert Severity.UNKNOWN in {one.severity for one in judge(plan(), answer)}, part
+
+
+@pytest.mark.parametrize("facts", [{"packages": {"libnccl2": "x"}}, {"files": {"/etc/nccl.conf": {"mode": "0644"}}},
+                                   {"files": {"/etc/nccl.conf": []}}, {"kernel": {"reboot": 3}},
+                                   {"packages": {"libnccl2": {"version": []}}}, {"failed_units": [{}]}])  # fmt: skip
+def test_odd_facts_are_unknown_and_not_the_audits_end(facts: dict[str, Any]) -> None:
+    found = judge(plan(), Answer("node01", probe(**{**GOOD, **facts})))
+    assert found and max(one.severity for one in found) is Severity.UNKNOWN
+
+
+def test_holds_that_nobody_promised_are_told() -> None:
+    parts = {**GOOD, "packages": {**GOOD["packages"], "chrony": package("4.6.1-3", held=True)}}
+    [one] = judge(plan(), Answer("node01", probe(**parts)))
+    assert (one.check, one.actual) == ("goldsmith.extra-holds", "chrony")
 
 
 def test_what_the_probe_could_not_see_is_unknown() -> None:
@@ -170,6 +193,20 @@ def test_a_thousand_nodes_are_few_lines() -> None:
 def test_markup_in_facts_is_text() -> None:
     odd = Finding("node01", "x.y", Severity.WARN, "[bold]x[/nope]", "[red]", "{nodes}", remedy="{a}")
     assert "[bold]x[/nope]: expected [red], found {nodes}" in audit_text(audit([odd]))
+
+
+def test_what_a_node_says_commands_no_terminal() -> None:
+    odd = Finding("node01", "x.y", Severity.WARN, "a", "b", "\x1b]0;pwned\x07c", evidence=("\x1b[2J",))
+    assert not {"\x1b", "\x07"} & set(audit_text(audit([odd])))
+
+
+def test_a_bare_nodes_missing_packages_are_one_finding() -> None:
+    packages = {f"p{number:02}": ("1", "s", None) for number in range(40)}
+    bare = Role("nccl", Path("/nonexistent"), "NCCL", ())
+    desired = gather({"nccl": [Package(name, "1") for name in packages]})
+    one = Plan(Node("node01", "lab"), lock(packages), (bare,), desired, "inventories/lab")
+    [told] = judge(one, Answer("node01", probe(**{**GOOD, "packages": {}})))
+    assert told.actual == "40 packages of this role aren't installed" and "p05" in told.evidence[0]
 
 
 def test_json_and_svg() -> None:

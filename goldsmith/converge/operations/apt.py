@@ -87,7 +87,6 @@ def apt_get(lock: Lock, target: Target) -> str:
         # other sources' lists on the node stay as they are
         "APT::Get::List-Cleanup=false",
         "APT::Install-Recommends=false",
-        "DPkg::Lock::Timeout=120",
         "Acquire::Retries=3",
         "Dpkg::Options::=--force-confdef",
         "Dpkg::Options::=--force-confold",
@@ -171,15 +170,17 @@ def transaction(plan: Plan) -> Iterator[PyinfraCommand]:
     found = yield from differences(plan, ["packages", "holds", "contents"])
     if not found:
         return
-    held = [name for name, one in this_probe(plan).part("packages").items() if one["held"]]
+    packages = this_probe(plan).part("packages")
+    held = [name for name, one in packages.items() if one["held"]]
     what = plan_transaction(plan.desired, found, held)
     lock, target = plan.lock, plan.node.target
     changed()
     if what.install or what.reinstall:
         if target == "image":
             yield StringCommand(_NO_START)
-        # a node that lost power in a transaction is finished first; nothing to do on all others
-        yield StringCommand("dpkg --configure -a --force-confold", _timeout=TIMEOUT)
+        if any(one["status"][1:2] in "UFHWt" for one in packages.values()):
+            # a node that lost power in a transaction is finished first
+            yield StringCommand("dpkg --configure -a --force-confold", _timeout=TIMEOUT)
         yield StringCommand(f"{apt_get(lock, target)} --error-on=any update", _timeout=600)
         yield FunctionCommand(refuse_surprises, (plan, what), {})
         yield StringCommand(change(lock, target, what), _timeout=TIMEOUT)

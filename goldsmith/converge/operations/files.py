@@ -71,12 +71,15 @@ def reload(due: list[Reload]) -> Iterator[PyinfraCommand]:
 
 
 def back_up(path: str, stamp: str) -> PyinfraCommand:
-    """Copy what is there to BACKUPS: a hand edit was somebody's work."""
+    """Copy what is there to BACKUPS: a hand edit was somebody's work. A folder is moved there: no rename can
+    put a file in its place."""
     folder = QuoteString(f"{BACKUPS}{path}".rsplit("/", 1)[0])
     backup = QuoteString(f"{BACKUPS}{path}.{stamp}")
+    there = QuoteString(path)
     return StringCommand(
-        "if [ -e", QuoteString(path), "]; then mkdir -p -m 0700", QuoteString(BACKUPS), "&& mkdir -p", folder,
-        "&& cp -a --", QuoteString(path), backup, "; fi",
+        "if [ -e", there, "] || [ -L", there, "]; then mkdir -p -m 0700", QuoteString(BACKUPS), "&& mkdir -p", folder,
+        "&& if [ -d", there, "] && [ ! -L", there, "]; then mv -T --", there, backup, "; else cp -a --", there, backup,
+        "; fi; fi",
     )  # fmt: skip
 
 

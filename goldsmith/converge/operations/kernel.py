@@ -13,12 +13,12 @@ from pyinfra.api.command import PyinfraCommand
 
 from goldsmith.converge.host import changed, differences
 from goldsmith.plan import Plan
+from goldsmith.probe.node.system import sysctl_path
 
 
 def sysctl_command(key: str, value: str) -> str:
-    """Write a sysctl without procps, which a minimal image hasn't got. A dot in an interface's name is a slash in
-    the key (sysctl.d(5))."""
-    path = "/proc/sys/" + "/".join(part.replace("/", ".") for part in key.split("."))
+    """Write a sysctl without procps, which a minimal image hasn't got, to the path that the probe reads."""
+    path = sysctl_path(key)
     return f"printf '%s\\n' {quote(value)} > {quote(path)}"
 
 
