@@ -3,6 +3,8 @@
 .PHONY: help setup need-root lab stop-lab clean-lab test lint requirements new-role clean
 
 goldsmith := .venv/bin/goldsmith
+# the image that a new role is added to; IMAGE= for none
+IMAGE ?= lab
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,7 +36,7 @@ lint: setup  ## ruff and mypy alone
 requirements: setup  ## renew requirements.lock from pyproject.toml
 	@scripts/requirements.sh
 
-new-role: setup  ## make new-role NAME=x [IMAGE=lab]: lay down roles/x, and add it to an image
+new-role: setup  ## make new-role NAME=x [IMAGE=lab]: lay down roles/x and add it to the image
 	@test -n "$(NAME)" || { echo "error: which role? make new-role NAME=x" >&2; exit 4; }
 	@$(goldsmith) new-role "$(NAME)" $(if $(IMAGE),--image "$(IMAGE)")
 
