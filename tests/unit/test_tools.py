@@ -128,6 +128,22 @@ def test_new_role(tmp_path: Path) -> None:
     assert sorted(os.listdir(where / "roles")) == ["motd"], "something half made was left"
 
 
+def test_a_new_role_passes_the_linters(tmp_path: Path) -> None:
+    """`make new-role` and then `make test`: what was laid down is as clean as the rest."""
+    where = project(tmp_path)
+    new_role(where, "a_new_one", None)
+    config = f"--config-file={PROJECT / 'pyproject.toml'}"
+    for command in (
+        ["ruff", "check", "--config", str(PROJECT / "pyproject.toml")],
+        ["ruff", "format", "--check", "--config", str(PROJECT / "pyproject.toml")],
+        ["mypy", config, "--namespace-packages"],
+    ):
+        environment = {**os.environ, "MYPYPATH": str(PROJECT)}
+        argv = [sys.executable, "-m", *command, str(where / "roles/a_new_one")]
+        done = subprocess.run(argv, cwd=where, env=environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
 def goldsmith(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "goldsmith", *words]
     return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=60)
