@@ -69,6 +69,14 @@ def _unread(kind: Kind, keys: Mapping[str, Any], probe: Probe) -> Iterator[Diffe
         yield Difference(kind, f"{len(keys)} {kind}", "readable", f"not read: {reason}", Severity.UNKNOWN)
 
 
+def _gap(kind: Kind, key: str, have: Any) -> Difference | None:
+    """UNKNOWN for one promise that the probe couldn't read, or whose answer lacks it."""
+    if have is not None and "error" not in have:
+        return None
+    reason = (have or {}).get("error", "the probe's answer lacks it")
+    return Difference(kind, key, "readable", f"not read: {reason}", Severity.UNKNOWN)
+
+
 def _packages(desired: Desired, probe: Probe) -> Iterator[Difference]:
     yield from _unread("packages", desired.packages, probe)
     if "packages" not in probe.facts:
@@ -114,10 +122,9 @@ def _contents(desired: Desired, probe: Probe) -> Iterator[Difference]:
     for path, (package, want) in wanted.items():
         if installed.get(package.name, {}).get("version") != package.version:
             continue  # told already, by the package
-        have = found.get(path)
-        if have is None or "error" in have:
-            reason = (have or {}).get("error", "the probe's answer lacks it")
-            yield Difference("contents", path, "readable", f"not read: {reason}", Severity.UNKNOWN)
+        have: Any = found.get(path)
+        if gap := _gap("contents", path, have):
+            yield gap
             continue
         if (expected_actual := _content(want, have)) is not None:
             expected, actual = expected_actual
@@ -157,10 +164,9 @@ def _files(desired: Desired, probe: Probe) -> Iterator[Difference]:
     if "files" not in probe.facts:
         return
     for path, file in desired.files.items():
-        have = found.get(path)
-        if have is None or "error" in have:
-            reason = (have or {}).get("error", "the probe's answer lacks it")
-            yield Difference("files", path, "readable", f"not read: {reason}", Severity.UNKNOWN)
+        have: Any = found.get(path)
+        if gap := _gap("files", path, have):
+            yield gap
             continue
         expected, actual = [], []
         if have["type"] != "file":
@@ -246,9 +252,9 @@ def _units(desired: Desired, probe: Probe) -> Iterator[Difference]:
     if "units" not in probe.facts:
         return
     for name, unit in desired.units.items():
-        have = found.get(name)
-        if have is None:
-            yield Difference("units", name, "readable", "the probe's answer lacks it", Severity.UNKNOWN)
+        have: Any = found.get(name)
+        if gap := _gap("units", name, have):
+            yield gap
         else:
             yield from _unit(unit, have)
 
@@ -294,8 +300,9 @@ def _modules(desired: Desired, probe: Probe) -> Iterator[Difference]:
     yield from _unread("modules", desired.modules, probe)
     found = probe.part("modules")
     for name, module in desired.modules.items() if "modules" in probe.facts else ():
-        if (have := found.get(name)) is None:
-            yield Difference("modules", name, "readable", "the probe's answer lacks it", Severity.UNKNOWN)
+        have: Any = found.get(name)
+        if gap := _gap("modules", name, have):
+            yield gap
         else:
             yield from _module(module, have)
 
@@ -327,10 +334,9 @@ def _sysctls(desired: Desired, probe: Probe) -> Iterator[Difference]:
     yield from _unread("sysctls", desired.sysctls, probe)
     found = probe.part("sysctls")
     for key, sysctl in desired.sysctls.items() if "sysctls" in probe.facts else ():
-        have = found.get(key)
-        if have is None or "error" in have:
-            reason = (have or {}).get("error", "the probe's answer lacks it")
-            yield Difference("sysctls", key, "readable", f"not read: {reason}", Severity.UNKNOWN)
+        have: Any = found.get(key)
+        if gap := _gap("sysctls", key, have):
+            yield gap
         else:
             yield from _sysctl(sysctl, have, probe)
 

@@ -33,7 +33,6 @@ def build(image: Path, output: Path | None, format_: str) -> None:
     read_image(image)
     read_lock(image)
     project = find_project(image)
-    host.tidy_on_signals()
     host.require_root("building an image")
     host.require_tools(host.IMAGE_TOOLS)
     host.require_namespaces()

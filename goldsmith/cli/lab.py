@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,6 @@ def up(site: Path) -> int:
     from goldsmith.lock import TOOLS, lock_image
 
     host.require_root("the lab")
-    host.tidy_on_signals()
     loaded, settings = _load(site)
     image = image_of_lab(loaded)
     project = loaded.project
@@ -163,14 +163,9 @@ def _word(running: bool) -> str:
 @click.option("--bare", is_flag=True, help="On the base system alone, for `deploy` to converge.")
 def start(site: Path, node: str, bare: bool) -> None:
     """Start NODE; one that was stopped goes on with what it had on its disk."""
-    from goldsmith import host
-    from goldsmith.holding import holding
     from goldsmith.lab import lab as engine
 
-    _, settings = _load(site)
-    host.tidy_on_signals()
-    host.require_root("the lab")
-    with holding(settings.lock_file, f"lab {settings.name}"):
+    with _changing(site) as settings:
         engine.start_node(settings, node, "base" if bare else "golden")
 
 
@@ -180,13 +175,9 @@ def start(site: Path, node: str, bare: bool) -> None:
 @click.option("--remove", is_flag=True, help="Remove its disk, too: its next start is from the image again.")
 def stop(site: Path, node: str, remove: bool) -> None:
     """Shut NODE down in order; what it has on its disk stays."""
-    from goldsmith import host
-    from goldsmith.holding import holding
     from goldsmith.lab import lab as engine
 
-    _, settings = _load(site)
-    host.require_root("the lab")
-    with holding(settings.lock_file, f"lab {settings.name}"):
+    with _changing(site) as settings:
         (engine.remove_node if remove else engine.stop_node)(settings, node)
 
 
@@ -207,6 +198,18 @@ def shell(site: Path, node: str, command: tuple[str, ...]) -> None:
         os.execvp("ssh", ["ssh", "-F", str(settings.ssh / "config"), node, *command])
     except OSError as error:
         raise GoldsmithError(f"ssh can't be run: {error.strerror}") from None
+
+
+@contextmanager
+def _changing(site: Path) -> Iterator[LabSettings]:
+    """The lab's settings, for root alone, with the lab held against a second run."""
+    from goldsmith import host
+    from goldsmith.holding import holding
+
+    _, settings = _load(site)
+    host.require_root("the lab")
+    with holding(settings.lock_file, f"lab {settings.name}"):
+        yield settings
 
 
 def _load(site: Path) -> tuple[Site, LabSettings]:

@@ -14,7 +14,7 @@ def pyinfra_groups(folder: Path) -> dict[str, Hosts | list[str]]:
     """group → hosts in pyinfra's form; `all` carries the data.
 
     The data is what connecting takes and where the node's variables are found; the variables themselves are
-    read and checked only for hosts that a run touches (goldsmith.converge.plan), so that `--limit` stays fast
+    read and checked only for hosts that a run touches (goldsmith.converge.host), so that `--limit` stays fast
     and no secret lies in pyinfra's host data, which `pyinfra --json` and `debug-inventory` print.
     """
     site = load_site(folder)

@@ -39,9 +39,6 @@ class Desired:
     parameters: dict[str, KernelParameter] = field(default_factory=dict)
     owner: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    def role_of(self, kind: str, key: str) -> str:
-        return self.owner[kind, key]
-
     def held(self) -> list[str]:
         return [package.name for package in self.packages.values() if package.held]
 

@@ -1,4 +1,4 @@
-"""One self-contained script of the probe's core and the roles' probe.py, for `python3 -I -S -B -` on stdin."""
+"""One self-contained script of the probe's core and the roles' probe.py, for `python3 -I -S -` on stdin."""
 
 from __future__ import annotations
 
