@@ -15,6 +15,9 @@ from pydantic import BaseModel, ValidationError
 from goldsmith.errors import GoldsmithError
 
 M = TypeVar("M", bound=BaseModel)
+Field = tuple[str | int, ...]
+# field → the file and the line (from 1) that it stands at
+Lines = dict[Field, tuple[Path, int]]
 
 
 class _Loader(yaml.SafeLoader):
@@ -46,7 +49,7 @@ def load_yaml(path: Path) -> Any:
         raise GoldsmithError(f"not valid YAML: {error}", where=str(path)) from None
 
 
-def _lines(node: yaml.Node | None, path: tuple[str | int, ...] = ()) -> dict[tuple[str | int, ...], int]:
+def _lines(node: yaml.Node | None, path: Field = ()) -> dict[Field, int]:
     """The line (from 1) of every field of a YAML tree."""
     if node is None:
         return {}
@@ -62,58 +65,57 @@ def _lines(node: yaml.Node | None, path: tuple[str | int, ...] = ()) -> dict[tup
     return found
 
 
+def read_lines(path: Path) -> tuple[Any, Lines]:
+    """The file's content, and where each of its fields stands. Raises GoldsmithError with file and line."""
+    data = load_yaml(path)
+    # the second reading, for the lines alone, can't fail: the first one passed
+    lines = _lines(yaml.compose(path.read_text(), Loader=_Loader))
+    return data, {field: (path, line) for field, line in lines.items()}
+
+
 def read_yaml(path: Path, model: type[M]) -> M:
     """The file as a `model`. Raises GoldsmithError with file, line, field and the nearest candidates."""
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise GoldsmithError(f"can't be read: {error}", where=str(path)) from None
-    try:
-        tree = yaml.compose(text, Loader=_Loader)
-        data = yaml.load(text, Loader=_Loader)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise GoldsmithError(f"not valid YAML: {error.problem}", where=f"{path}:{line}") from None
-    except yaml.YAMLError as error:
-        raise GoldsmithError(f"not valid YAML: {error}", where=str(path)) from None
+    data, lines = read_lines(path)
+    return validate(data, model, Places(path, lines))
+
+
+def validate(data: Any, model: type[M], places: Places) -> M:
+    """YAML's data as a `model`. Raises GoldsmithError with file, line, field and the nearest candidates."""
     try:
         return model.model_validate(data if data is not None else {})
     except ValidationError as error:
-        raise _explain(path, _lines(tree), model, error) from None
+        raise _explain(places, model, error) from None
 
 
 class Places:
-    """Where the fields of a YAML file stand, for errors that are found after it was read."""
+    """Where the fields of a YAML file, or of several that were laid over each other, stand: for errors."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises GoldsmithError if the file can't be read or isn't YAML."""
-        self._path = path
-        try:
-            self._lines = _lines(yaml.compose(path.read_text(), Loader=_Loader))
-        except (OSError, UnicodeDecodeError) as error:
-            raise GoldsmithError(f"can't be read: {error}", where=str(path)) from None
-        except yaml.YAMLError as error:
-            raise GoldsmithError(f"not valid YAML: {error}", where=str(path)) from None
+    def __init__(self, path: Path, lines: Lines) -> None:
+        """path: the file to name for what stands nowhere."""
+        self._path, self._lines = path, lines
 
     def of(self, *field: str | int) -> str:
-        """`images/lab/image.yml:12, families.nccl.version`; of a field that isn't there, its nearest parent's line."""
+        """`images/lab/image.yml:12, stack.nccl.version`; of a field that isn't there, its nearest parent's line."""
+        path, line = self._nearest(field)
+        return f"{path}:{line}, {'.'.join(map(str, field)) or 'the file'}"
+
+    def file_of(self, *field: str | int) -> Path:
+        """The file that a field, or its nearest parent, stands in."""
+        return self._nearest(field)[0]
+
+    def _nearest(self, field: Field) -> tuple[Path, int]:
         known = field
         while known and known not in self._lines:
             known = known[:-1]
-        return f"{self._path}:{self._lines.get(known, 1)}, {'.'.join(map(str, field)) or 'the file'}"
+        return self._lines.get(known, (self._path, 1)) if known else (self._path, 1)
 
 
-def _explain(
-    path: Path, lines: dict[tuple[str | int, ...], int], model: type[BaseModel], error: ValidationError
-) -> GoldsmithError:
+def _explain(places: Places, model: type[BaseModel], error: ValidationError) -> GoldsmithError:
     """The first of pydantic's complaints, as one of ours; the others are counted."""
     errors = error.errors()
     # a mistyped name also leaves the right one missing: the typo is what the person has to see
     first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
     location = tuple(part for part in first["loc"] if isinstance(part, (str, int)))
-    known = location
-    while known and known not in lines:
-        known = known[:-1]
     hint = ""
     if first["type"] == "extra_forbidden":
         candidates = sorted(_fields(model, location[:-1]))
@@ -131,8 +133,7 @@ def _explain(
             hint = "YAML reads that as a number: put it in quotes"
     if len(errors) > 1:
         hint = f"{hint}{'; ' if hint else ''}{len(errors) - 1} more error(s) in this file"
-    field = ".".join(map(str, location)) or "the file"
-    return GoldsmithError(what, where=f"{path}:{lines.get(known, 1)}, {field}", hint=hint)
+    return GoldsmithError(what, where=places.of(*location), hint=hint)
 
 
 def _fields(model: type[BaseModel], location: tuple[str | int, ...]) -> set[str]:

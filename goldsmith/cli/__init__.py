@@ -13,7 +13,7 @@ from goldsmith.errors import GoldsmithError
 # verb → module of goldsmith.cli; loaded when used, so that `goldsmith probe` doesn't pay for ansible
 VERBS = {
     "audit": "audit", "build": "build", "deploy": "deploy", "lab": "lab", "lock": "lock", "new-role": "new_role",
-    "pool": "lock", "probe": "probe",
+    "pool": "pool", "probe": "probe",
 }  # fmt: skip
 # named in the documentation, built by an issue of their own
 LATER = {

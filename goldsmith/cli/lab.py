@@ -45,7 +45,7 @@ def up(site: Path) -> int:
     from goldsmith.image.build import default_output
     from goldsmith.lab import network
     from goldsmith.lab.site import image_of_lab
-    from goldsmith.lock import TOOLS, lock_image
+    from goldsmith.lock import LAB_TOOLS, lock_image
 
     host.require_root("the lab")
     loaded, settings = _load(site)
@@ -53,7 +53,7 @@ def up(site: Path) -> int:
     project = loaded.project
     built = (default_output(project, image) / ROOTFS).is_file()
     host.require_disk(settings.root, LATER_GIB if built else FIRST_GIB, "the lab")
-    host.require_tools({**host.LAB_TOOLS, **TOOLS})
+    host.require_tools({**host.LAB_TOOLS, **LAB_TOOLS})
     host.require_namespaces()
     host.require_overlay(settings.root)
     network.check(settings)

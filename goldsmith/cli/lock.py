@@ -1,4 +1,4 @@
-"""`goldsmith lock` and `goldsmith pool`."""
+"""`goldsmith lock`."""
 
 from __future__ import annotations
 
@@ -6,67 +6,110 @@ from pathlib import Path
 
 import click
 
-from goldsmith.lock.locking import existing_lock, fill, lock_image, verify
-from goldsmith.lock.pool import Pool
-from goldsmith.lock.serve import serve
-from goldsmith.model.finding import Severity
-from goldsmith.model.image import read_image
-from goldsmith.model.lock import read_lock
-from goldsmith.project import find_project, state_dir
-from goldsmith.role import roles_of
+from goldsmith.cli.group import DefaultGroup
+from goldsmith.errors import GoldsmithError
+from goldsmith.model.image import flat_text
+from goldsmith.model.lock import Lock, parse_lock, read_lock
+from goldsmith.project import find_project
 
 IMAGE = click.Path(path_type=Path, file_okay=False)
 
 
-@click.command()
+@click.group(cls=DefaultGroup, default="image")
+def lock() -> None:
+    """Resolve IMAGE (images/NAME) to exact packages, and keep them in the pool."""
+
+
+@lock.command(name="image", hidden=True)
 @click.argument("image", type=IMAGE)
-@click.option("--refresh", is_flag=True, help="Resolve anew, though the lock fits image.yml.")
-@click.option("--check", is_flag=True, help="Change nothing; exit 0 if the lock fits image.yml, 2 if it doesn't.")
-def lock(image: Path, refresh: bool, check: bool) -> None:
-    """Resolve IMAGE (images/NAME) to exact packages, and keep them in the local pool."""
+@click.option("--refresh", is_flag=True, help="Resolve all anew, though the lock fits image.yml.")
+@click.option(
+    "--upgrade",
+    multiple=True,
+    metavar="NAME",
+    help="Move this package, family or Python project, and what it forces; all others stay. Repeatable.",
+)
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Change nothing. Exit 0: it fits image.yml and can still be had; 1: some of it only from the pool; "
+    "2: it doesn't fit, or can't be had; 3: the repositories can't be read.",
+)
+@click.option("--offline", is_flag=True, help="With --check: don't ask the repositories.")
+@click.option("--show", is_flag=True, help="Print image.yml with all that it extends, flat, and do nothing else.")
+def image_command(image: Path, refresh: bool, upgrade: tuple[str, ...], check: bool, offline: bool, show: bool) -> None:
+    """Resolve IMAGE (images/NAME) to exact packages, and keep them in the pool.
+
+    Packages of an earlier lock stay as they are unless image.yml, --upgrade or --refresh move them.
+    """
+    asked = [name for name, on in (("--refresh", refresh), ("--upgrade", upgrade), ("--check", check), ("--show", show))
+             if on]  # fmt: skip
+    if len(asked) > 1 or (offline and not check):
+        raise click.UsageError(f"{' and '.join(asked) or '--offline without --check'} can't be asked for together")
     project = find_project(image)
+    if show:
+        click.echo(flat_text(image), nl=False)
+        return
     if check:
-        definition = read_image(image)
-        roles = roles_of(definition.roles, project, str(image / "image.yml"))
-        fits = existing_lock(image, definition, roles) is not None
-        click.echo(f"{image / 'image.lock'}: {'fits image.yml' if fits else 'is missing or stale'}")
-        raise SystemExit(Severity.OK if fits else Severity.FAIL)
-    made = lock_image(project, image, refresh=refresh)
-    families = [
-        name for name in read_image(image).families if any(one.family == name for one in made.packages.values())
-    ]
-    click.echo(f"{image / 'image.lock'}: {len(made.packages)} packages, as of {made.created}")
-    for name in families:
+        from goldsmith.lock.checking import check_lock
+
+        verdicts = check_lock(project, image, offline=offline)
+        for one in verdicts:
+            click.echo(one.what)
+        raise SystemExit(max(one.severity for one in verdicts))
+    from goldsmith.lock.diff import text
+    from goldsmith.lock.locking import lock_image
+
+    made, previous = lock_image(project, image, refresh=refresh, upgrade=upgrade)
+    click.echo(f"{image / 'image.lock'}: {_size(made)}, as of {made.created}")
+    if previous is None:
+        _families(made)
+    elif previous.digest != made.digest:
+        click.echo(text(previous, made))
+
+
+def _size(made: Lock) -> str:
+    wheels = sum(len(one.wheels) for one in made.environments.values())
+    return f"{len(made.packages)} packages" + (f" and {wheels} wheels" if made.environments else "")
+
+
+def _families(made: Lock) -> None:
+    for name in dict.fromkeys(one.family for one in made.packages.values() if one.family):
         members = [one for one in made.packages.values() if one.family == name]
         chosen = sorted({one.version for one in members if one.why == f"family {name}"})
         click.echo(f"  {name}: {', '.join(chosen)} ({len(members)} packages)")
+    for name, environment in made.environments.items():
+        click.echo(f"  python {name}: Python {environment.python}, {len(environment.wheels)} wheels")
 
 
-@click.group()
-def pool() -> None:
-    """The local pool: the apt repository that builds and nodes install from."""
+@lock.command()
+@click.argument("old")
+@click.argument("new")
+def diff(old: str, new: str) -> None:
+    """Say what changes from the lock OLD to NEW, by family, and what that does to a node.
+
+    Each is an image's folder, a lock file, or REVISION:FOLDER of the git repository, e.g. HEAD~1:images/lab.
+    """
+    from goldsmith.lock.diff import text
+
+    click.echo(text(_named(old), _named(new)))
 
 
-@pool.command(name="serve")
-@click.option("--bind", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", default=8421, show_default=True, type=click.IntRange(1, 65535))
-def serve_command(bind: str, port: int) -> None:
-    """Serve the pool to nodes over HTTP until stopped; what it serves is signed, so HTTP is enough."""
-    root = Pool(state_dir(find_project())).root
-    click.echo(f"serving {root} on http://{f'[{bind}]' if ':' in bind else bind}:{port}/", err=True)
-    serve(root, bind, port)
+def _named(name: str) -> Lock:
+    path = Path(name)
+    if path.is_dir():
+        return read_lock(path)
+    if path.is_file():
+        return parse_lock(path.read_bytes(), name)
+    revision, colon, folder = name.partition(":")
+    if not colon or not revision or revision.startswith("-"):
+        raise GoldsmithError("no such lock", where=name, hint="an image's folder, a lock file, or REVISION:FOLDER")
+    file = folder if folder.endswith(".lock") else f"{folder.rstrip('/')}/image.lock"
+    from goldsmith.process import run
 
-
-@pool.command(name="fill")
-@click.argument("image", type=IMAGE)
-@click.option("--verify", "deep", is_flag=True, help="Read every package's hash, not only its size.")
-def fill_command(image: Path, deep: bool) -> None:
-    """Fetch what the pool lacks of IMAGE's lock."""
-    fill(find_project(image), read_lock(image), verify=deep)
-
-
-@pool.command(name="verify")
-@click.argument("image", type=IMAGE)
-def verify_command(image: Path) -> None:
-    """Read every package of IMAGE's lock in the pool and compare it with the lock."""
-    verify(find_project(image), read_lock(image))
+    # ./ : relative to where we are, as the other forms are
+    spec = f"{revision}:{file if file.startswith(('/', '.')) else f'./{file}'}"
+    done = run(["git", "show", "--end-of-options", spec], timeout=60, what="read the lock", check=False)
+    if done.code != 0:
+        raise GoldsmithError(f"git has no such lock: {done.err.strip() or done.out.strip()}", where=name)
+    return parse_lock(done.out.encode(), name)

@@ -100,39 +100,43 @@ class Apt:
         if done.code != 0:
             raise update_error(done.out, sorted({one.keyring for one in self.sources}))
 
-    def read(self) -> tuple[Index, dict[str, Release]]:
+    def read(self) -> tuple[Index, list[Release]]:
         """What the fetched indexes offer, and the suites' release files."""
-        form = "$(FILENAME)\t$(RELEASE)\t$(COMPONENT)"
+        form = "$(FILENAME)\t$(REPO_URI)\t$(RELEASE)\t$(COMPONENT)"
         done = self.run(
             ["apt-get", "indextargets", "--format", form, "Created-By: Packages"],
             timeout=60,
             what="list the package indexes",
         )
-        releases: dict[str, Release] = {}
+        releases: dict[Source, Release] = {}
         candidates: list[Candidate] = []
         for line in done.out.splitlines():
-            filename, suite, component = line.split("\t")
+            filename, uri, suite, component = line.split("\t")
             path = Path(filename)
             if not path.is_file():
                 continue  # an empty component has no file
-            if suite not in releases:
-                releases[suite] = self._release(path, suite, component)
-            candidates += read_packages(path.read_text(errors="replace"), releases[suite])
-        if lacking := [one.suite for one in self.sources if one.suite not in releases]:
+            source = next(one for one in self.sources if one.offers(uri, suite))
+            if source not in releases:
+                releases[source] = self._release(path, source, component)
+            candidates += read_packages(path.read_text(errors="replace"), releases[source])
+        if lacking := [one.suite for one in self.sources if one not in releases]:
             raise GoldsmithError(
                 f"the repository has no packages for suite {', '.join(lacking)}",
                 where="fetch the package indexes",
             )
-        return Index(candidates), releases
+        return Index(candidates), list(releases.values())
 
-    def _release(self, packages: Path, suite: str, component: str) -> Release:
-        stem = packages.name[: packages.name.rindex(f"_{component.replace('/', '_')}_binary-")]
+    def _release(self, packages: Path, source: Source, component: str) -> Release:
+        # a flat repository's index has no component in its name
+        ending = f"_{component.replace('/', '_')}_binary-" if source.components else "_Packages"
+        stem = packages.name[: packages.name.rindex(ending)]
         for name in ("InRelease", "Release"):
             path = packages.with_name(f"{stem}_{name}")
             if path.is_file():
                 data = path.read_bytes()
-                return read_release(data.decode(errors="replace"), suite, sha256(data).hexdigest())
-        raise GoldsmithError(f"apt kept no release file of suite {suite}", where=str(packages.parent))
+                text = data.decode(errors="replace")
+                return read_release(text, source.suite, sha256(data).hexdigest(), source.repository)
+        raise GoldsmithError(f"apt kept no release file of suite {source.suite}", where=str(packages.parent))
 
     def simulate(self, wanted: Iterable[str]) -> list[Inst]:
         """What installing `wanted` (names or name=version) on an empty system comes to.

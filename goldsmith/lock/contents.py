@@ -1,4 +1,5 @@
-"""What is in a deb: the shared libraries a probe will look for on nodes, with their sizes and hashes.
+"""What is in a deb: the shared libraries a probe will look for on nodes, with their sizes and hashes; the systemd
+units that change with it; whether it brings apt preferences.
 
 dpkg's own database can't vouch for them: its md5sums lie beside the files and are rewritten with them.
 Facts: dpkg-deb(1), --fsys-tarfile; /lib is a link to /usr/lib on every Debian since 12 (usrmerge).
@@ -13,6 +14,7 @@ import subprocess
 import tarfile
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -21,28 +23,43 @@ from goldsmith.model.lock import LockedFile
 from goldsmith.process import kill_group
 
 LIBRARY = re.compile(r"lib[^/]*\.so[^/]*$")
+UNIT = re.compile(r"/usr/lib/systemd/system/([^/]+\.(service|socket|timer))$")
+PREFERENCES = re.compile(r"/etc/apt/preferences\.d/[^/]+$")
 _MERGED = re.compile(r"/(bin|sbin|lib|lib32|lib64|libx32)/")
 
 
-def libraries(deb: Path, *, timeout: float = 300) -> dict[str, LockedFile]:
-    """path on the node → size and sha256, or target, of every file and link of a deb that is named lib*.so*.
+@dataclass(frozen=True)
+class Contents:
+    """libraries: path on the node → size and sha256, or target, of all that is named lib*.so*. units: names of
+    systemd units. preferences: it brings apt preferences (NVIDIA's nvidia-driver-pinning-*)."""
 
-    timeout: seconds. Raises GoldsmithError for a damaged deb.
-    """
+    libraries: dict[str, LockedFile]
+    units: tuple[str, ...]
+    preferences: bool
+
+
+def read_deb(deb: Path, *, timeout: float = 300) -> Contents:
+    """What is in a deb. timeout: seconds. Raises GoldsmithError for a damaged one."""
     found: dict[str, LockedFile] = {}
+    units: set[str] = set()
+    preferences = False
     try:
         with _tar_of(deb, timeout) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
             for member in tar:
-                if member.issym() and LIBRARY.search(member.name):
-                    found[node_path(member.name)] = LockedFile(link=member.linkname)
-                if member.isfile() and LIBRARY.search(member.name):
+                path = node_path(member.name)
+                preferences |= bool(PREFERENCES.match(path))
+                if match := UNIT.match(path):
+                    units.add(match[1])
+                if member.issym() and LIBRARY.search(path):
+                    found[path] = LockedFile(link=member.linkname)
+                if member.isfile() and LIBRARY.search(path):
                     content = tar.extractfile(member)
                     if content is not None:
                         digest = hashlib.file_digest(content, "sha256").hexdigest()  # type: ignore[arg-type]
-                        found[node_path(member.name)] = LockedFile(size=member.size, sha256=digest)
+                        found[path] = LockedFile(size=member.size, sha256=digest)
     except (tarfile.TarError, EOFError) as error:
         raise GoldsmithError(f"not a readable deb: {error}", where=str(deb)) from None
-    return dict(sorted(found.items()))
+    return Contents(dict(sorted(found.items())), tuple(sorted(units)), preferences)
 
 
 def node_path(member: str) -> str:

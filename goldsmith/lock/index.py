@@ -9,23 +9,26 @@ from __future__ import annotations
 import difflib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 
 from goldsmith.errors import GoldsmithError
 from goldsmith.lock.version import sort_key
+from goldsmith.model.image import BASE
 
 
 @dataclass(frozen=True)
 class Release:
-    """One suite's signed release file. origin: as apt names it in a simulation, `Debian:13.2/stable`."""
+    """One suite's signed release file. origin: as apt names it in a simulation, `Debian:13.2/stable`; repository: the
+    image's name for where it is, `base` for the distribution's own."""
 
     suite: str
     origin: str
     date: datetime
     sha256: str
+    repository: str = BASE
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,8 @@ class Candidate:
     provides: str
     suite: str
     origin: str
+    repository: str = BASE
+    depends: str = ""
 
 
 class Index:
@@ -59,11 +64,16 @@ class Index:
         return sorted(self.by_name.get(name, ()), key=lambda one: sort_key(one.version), reverse=True)
 
     def find(self, name: str, version: str, origin: str) -> Candidate:
-        """The candidate that apt chose; of several suites that have it the one named by `origin`."""
+        """The candidate that apt chose; of several suites that have it the one named by `origin`.
+
+        Where a release file has no suite, apt puts the host's name there: ours ends with the colon then.
+        """
         found = [one for one in self.by_name.get(name, ()) if one.version == version]
         if not found:
             raise GoldsmithError(f"apt chose {name} {version}, which no index has", where="resolving packages")
-        return next((one for one in found if one.origin == origin), found[0])
+        named = [one for one in found if one.origin == origin]
+        bare = [one for one in found if one.origin.endswith(":") and origin.startswith(one.origin)]
+        return [*named, *bare, *found][0]
 
     def of_source(self, source: str, version: str) -> Iterator[Candidate]:
         """All binary packages of one source version."""
@@ -85,7 +95,7 @@ class Index:
         return list(dict.fromkeys([*near, *longer]))[:5]
 
 
-def read_release(text: str, suite: str, sha256: str) -> Release:
+def read_release(text: str, suite: str, sha256: str, repository: str = BASE) -> Release:
     """The head of an InRelease or Release file; its lists of hashes are apt's business."""
     fields: dict[str, str] = {}
     for line in text.splitlines():
@@ -99,7 +109,7 @@ def read_release(text: str, suite: str, sha256: str) -> Release:
     except (KeyError, ValueError):
         raise GoldsmithError("its release file has no date", where=f"suite {suite}") from None
     version = f"{fields['Version']}/" if fields.get("Version") else ""
-    return Release(suite, f"{fields.get('Label', '')}:{version}{fields.get('Suite', '')}", date, sha256)
+    return Release(suite, f"{fields.get('Label', '')}:{version}{fields.get('Suite', '')}", date, sha256, repository)
 
 
 def read_packages(text: str, release: Release) -> Iterator[Candidate]:
@@ -125,6 +135,8 @@ def read_packages(text: str, release: Release) -> Iterator[Candidate]:
             _field(block, "Provides"),
             release.suite,
             release.origin,
+            release.repository,
+            ", ".join(filter(None, (_field(block, "Pre-Depends"), _field(block, "Depends")))),
         )
 
 
@@ -150,6 +162,6 @@ def split_source(field: str, package: str, version: str) -> tuple[str, str]:
     return match[1], match[2] or version
 
 
-def newest(releases: Mapping[str, Release]) -> str:
+def newest(releases: Iterable[Release]) -> str:
     """The newest date of the suites, ISO 8601 in UTC: the lock's own, for it doesn't move until they do."""
-    return max(one.date for one in releases.values()).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return max(one.date for one in releases).strftime("%Y-%m-%dT%H:%M:%SZ")

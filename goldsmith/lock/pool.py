@@ -1,6 +1,7 @@
 """The local pool: an apt repository of exactly what the locks name, so that builds and nodes need no internet.
 
-    STATE/pool/pool/…            debs, by the file name that their distribution gives them; those of old locks stay
+    STATE/pool/pool/AB/SHA256/…  debs by their content, so that images share them; those of old locks stay until
+                                 `pool prune`
     STATE/pool/dists/IMAGE       a link to the index of that image's present lock; the swap of the link is atomic
     STATE/pool/goldsmith.asc     the public key that the indexes are signed with
     STATE/pool-key, pool-db      the secret key (0700), apt-ftparchive's database
@@ -60,11 +61,8 @@ class Pool:
         return PoolModel(origin=ORIGIN, suite=image, fingerprint=key.fingerprint, key=key.public)
 
     def path(self, package: LockedPackage) -> Path:
-        """Where a locked deb lies. A file name that leads out of the pool is refused."""
-        path = Path(package.filename)
-        if path.is_absolute() or ".." in path.parts or not package.filename.startswith("pool/"):
-            raise GoldsmithError(f"a deb can't be kept as {package.filename}", where=f"package {package.name}")
-        return self.root / path
+        """Where a locked deb lies: two repositories may have one file name with different content."""
+        return self.root / _place(package)
 
     def lacking(self, packages: Iterable[LockedPackage], *, verify: bool = False) -> list[LockedPackage]:
         """The packages whose deb isn't here, or is another than the lock's: by size, with `verify` by sha256."""
@@ -124,7 +122,7 @@ class Pool:
         binary = folder / "main" / f"binary-{lock.architecture}"
         binary.mkdir(parents=True)
         names = folder / "files"
-        names.write_text("".join(f"{one.filename}\n" for one in _by_name(lock)))
+        names.write_text("".join(f"{_place(one)}\n" for one in _by_name(lock)))
         relative = binary.relative_to(self.root)
         configuration = folder / "ftparchive.conf"
         configuration.write_text(
@@ -178,6 +176,15 @@ _LEAN = [
     *(f"-oAPT::FTPArchive::{name}=false" for name in ("MD5", "SHA1", "SHA512", "Contents")),
     "-oAPT::FTPArchive::AlwaysStat=true",
 ]
+
+
+def _place(package: LockedPackage) -> str:
+    """Below the pool's root. The name and version are for people's eyes; an epoch isn't for file names."""
+    version = package.version.partition(":")[2] or package.version
+    name = f"{package.name}_{version}_{package.architecture}.deb"
+    if not re.fullmatch(r"[A-Za-z0-9+.~_-]+", name):
+        raise GoldsmithError(f"a deb can't be kept as {name}", where=f"package {package.name}")
+    return f"pool/{package.sha256[:2]}/{package.sha256}/{name}"
 
 
 def _locked(lock: Lock) -> set[tuple[str, str, str, str]]:

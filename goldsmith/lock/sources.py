@@ -14,10 +14,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from goldsmith.errors import GoldsmithError
+from goldsmith.model.image import BASE
 from goldsmith.process import run
 
-KEYRINGS = {"debian": "/usr/share/keyrings/debian-archive-keyring.gpg"}
-KEYRING_PACKAGES = {"debian": "debian-archive-keyring"}
+KEYRINGS = {
+    "debian": "/usr/share/keyrings/debian-archive-keyring.gpg",
+    "ubuntu": "/usr/share/keyrings/ubuntu-archive-keyring.gpg",
+}
+KEYRING_PACKAGES = {"debian": "debian-archive-keyring", "ubuntu": "ubuntu-keyring"}
 
 
 @dataclass(frozen=True)
@@ -55,16 +59,23 @@ class Mirrors:
 
 @dataclass(frozen=True)
 class Source:
-    """One suite to fetch from. keyring: the file whose keys must have signed it."""
+    """One suite to fetch from. keyring: the file whose keys must have signed it. repository: the image's name for
+    where it belongs, `base` for the distribution's own."""
 
     uri: str
     suite: str
     components: tuple[str, ...]
     keyring: str
+    repository: str = BASE
 
     def line(self) -> str:
         """As sources.list(5) has it."""
-        return f"deb [signed-by={self.keyring}] {self.uri} {self.suite} {' '.join(self.components)}"
+        return f"deb [signed-by={self.keyring}] {self.uri} {self.suite} {' '.join(self.components)}".rstrip()
+
+    def offers(self, uri: str, suite: str) -> bool:
+        """Whether an index of this URI and suite, as apt names them, is one of this source. A flat one's suite `/` has
+        no name there."""
+        return uri.rstrip("/") == self.uri.rstrip("/") and suite.rstrip("/") == self.suite.rstrip("/")
 
 
 def is_security(suite: str) -> bool:
@@ -155,7 +166,7 @@ def _opened(uri: str) -> list[str]:
     return [] if uri.startswith(("mirror", "cdrom:")) else [uri]
 
 
-def find_mirrors(entries: Sequence[Entry], codename: str) -> Mirrors:
+def find_mirrors(entries: Sequence[Entry], codename: str, distribution: str = "debian") -> Mirrors:
     """The distribution's own mirrors among a machine's sources, other publishers' left out.
 
     codename: the machine's release. Other publishers use its name as their suite, too, so an entry counts only
@@ -165,8 +176,10 @@ def find_mirrors(entries: Sequence[Entry], codename: str) -> Mirrors:
     archive = security = None
     for entry in sorted(entries, key=lambda one: "archive-keyring" not in one.signed_by):
         uri = next((one.rstrip("/") for one in entry.uris), None)
-        ours = "debian-archive" in entry.signed_by or (
-            not entry.signed_by and uri is not None and re.search(r"/debian(-security)?(/|$|\.list$)", uri)
+        ours = f"{distribution}-archive" in entry.signed_by or (
+            not entry.signed_by
+            and uri is not None
+            and re.search(rf"/{distribution}(-security|-ports)?(/|$|\.list$)", uri)
         )
         if uri is None or not ours or "main" not in entry.components:
             continue
@@ -198,26 +211,31 @@ def host_mirrors(distribution: str, etc: Path = Path("/etc/apt"), release: Path 
     fields = os_release(release)
     if fields.get("ID") != distribution:
         return Mirrors(None, None)
-    return find_mirrors(read_entries(etc), fields.get("VERSION_CODENAME", ""))
+    return find_mirrors(read_entries(etc), fields.get("VERSION_CODENAME", ""), distribution)
 
 
-def default_mirrors() -> Mirrors:
+# Which suite mmdebstrap is asked for: one that an older mmdebstrap knows, too. The addresses are the same for every
+# release of a distribution.
+_KNOWN_SUITE = {"debian": "stable", "ubuntu": "jammy"}
+
+
+def default_mirrors(distribution: str) -> Mirrors:
     """What mmdebstrap would use of itself: it writes the sources into a tree that it then throws away.
 
-    Asked for `stable`, which an older mmdebstrap knows, too: the addresses are the same for every release.
     Nothing is fetched: update and download are skipped.
     """
+    known = _KNOWN_SUITE[distribution]
     with tempfile.TemporaryDirectory(prefix="goldsmith-sources-") as folder:
         run(
             ["mmdebstrap", "--variant=custom", "--skip=update,download,cleanup", "--format=null",
-             f"--setup-hook=copy-out /etc/apt {folder}", "stable", "/dev/null"],
+             f"--setup-hook=copy-out /etc/apt {folder}", known, "/dev/null"],
             timeout=60,
             what="ask mmdebstrap for its default mirror",
             hint="this machine's apt sources aren't of the image's distribution, so mmdebstrap's default is "
             "needed: apt-get install mmdebstrap",
         )  # fmt: skip
         entries = read_entries(Path(folder) / "apt")
-    archive = next((one.uris[0] for one in entries if "stable" in one.suites), None)
+    archive = next((one.uris[0] for one in entries if known in one.suites), None)
     security = next((one.uris[0] for one in entries if any(map(is_security, one.suites))), None)
     return Mirrors(archive, security, "mmdebstrap's default")
 
@@ -239,7 +257,7 @@ def sources_of(
         )
     mirrors = host_mirrors(distribution)
     if not mirrors.complete(suites):
-        mirrors = mirrors.completed_by(default_mirrors())
+        mirrors = mirrors.completed_by(default_mirrors(distribution))
     sources = []
     for suite in suites:
         uri = mirrors.of(suite)

@@ -23,8 +23,9 @@ TOOLS: dict[str, str] = {
     "gpg-agent": "gpg-agent",
     "gpgconf": "gpgconf",
     "mmdebstrap": "mmdebstrap",
-    KEYRINGS["debian"]: KEYRING_PACKAGES["debian"],
 }
+# For the lab, which installs what it lacks; a lock says itself which distribution's keys aren't here.
+LAB_TOOLS: dict[str, str] = {**TOOLS, KEYRINGS["debian"]: KEYRING_PACKAGES["debian"]}
 
 
 def missing_tools(tools: Mapping[str, str] = TOOLS) -> list[str]:

@@ -32,9 +32,13 @@ class LockedFile(BaseModel):
 
 
 class LockedPackage(BaseModel):
-    """One deb. origin: label:version/suite as apt names it, e.g. `Debian:13.2/stable`; never a host's name.
-    why: `base`, `family NAME`, `role NAME` or `needed`. files: shared libraries of family packages, and the links
-    to them."""
+    """One deb. repository: `base` or the image's name for it; origin: label:version/suite as apt names it, e.g.
+    `Debian:13.2/stable`; never a host's name. why: `base`, `family NAME`, `role NAME` or `needed by PACKAGE`.
+
+    Of family packages: files: shared libraries and links to them. units: the systemd units that come with it. apart:
+    it brings apt preferences, so it is installed in a transaction of its own before the others, which they then
+    govern (NVIDIA's nvidia-driver-pinning-*; together it is unsatisfiable, NVIDIA/NemoClaw#8197).
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     name: str
@@ -44,14 +48,55 @@ class LockedPackage(BaseModel):
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     size: int
     filename: str
+    repository: str
     origin: str
     why: str
     family: str | None = None
     files: dict[str, LockedFile] = {}
+    units: list[str] = []
+    apart: bool = False
 
     def resource(self, *, held: bool = False, verify: bool = False) -> Package:
         files = {path: PackageFile(file.size, file.sha256, file.link) for path, file in self.files.items()}
         return Package(self.name, self.version, held=held, verify=verify, files=files)
+
+
+class LockedRepository(BaseModel):
+    """Where packages were resolved. uri: as image.yml has it, None for the distribution's own. fingerprint: of the
+    key that image.yml names for it. releases: suite → sha256 of its signed release file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    uri: str | None = None
+    fingerprint: str | None = None
+    releases: dict[str, str]
+
+
+class LockedWheel(BaseModel):
+    """One wheel, the very file that the image's Python and platform take. why: `required`, or `needed by PROJECT`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    name: str
+    version: str
+    filename: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+!-]*\.whl$")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    size: int
+    why: str
+
+
+class LockedEnvironment(BaseModel):
+    """A Python environment: wheels by normalised project name. index: as image.yml has it, None for the default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    python: str
+    platform: str
+    index: str | None = None
+    wheels: dict[str, LockedWheel]
+
+    @property
+    def digest(self) -> str:
+        """What is in it, by name and content; two environments with the same one are the same."""
+        wheels = {name: [one.version, one.filename, one.sha256] for name, one in self.wheels.items()}
+        return sha256(json.dumps([self.python, wheels], sort_keys=True).encode()).hexdigest()
 
 
 class Pool(BaseModel):
@@ -66,7 +111,7 @@ class Pool(BaseModel):
 
 class Lock(BaseModel):
     """image_digest: of the image.yml it was made from; `created`: the newest Release date of the suites, so that
-    it doesn't change from run to run. releases: suite → sha256 of its signed release file."""
+    it doesn't change from run to run. kernel: the release that the image boots, as `uname -r` says it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     schema_: Literal[1] = Field(1, alias="schema")
@@ -75,11 +120,13 @@ class Lock(BaseModel):
     distribution: str
     release: str
     architecture: str
+    kernel: str | None = None
     created: str
-    releases: dict[str, str]
+    repositories: dict[str, LockedRepository]
     tools: dict[str, str]
     pool: Pool
     packages: dict[str, LockedPackage]
+    environments: dict[str, LockedEnvironment] = {}
 
     @property
     def digest(self) -> str:
@@ -125,32 +172,40 @@ def upstream(version: str) -> str:
     return version.split(":", 1)[-1].rsplit("-", 1)[0]
 
 
-def _own(lock: Lock, path: Path) -> Lock:
-    """The lock, if it is this image's and whole in itself."""
-    wrong = next((key for key, one in lock.packages.items() if key != one.name), None)
-    if wrong or lock.image != path.resolve().parent.name:
-        what = f"package {wrong} is named otherwise inside" if wrong else f"it is image {lock.image}'s lock"
-        raise GoldsmithError(
-            what, where=str(path), hint="a lock isn't edited or copied by hand; make it anew: goldsmith lock"
-        )
-    return lock
-
-
 def read_lock(directory: Path) -> Lock:
     """images/NAME/image.lock. Raises GoldsmithError if there is none or it isn't a lock."""
     path = directory / "image.lock"
     try:
-        return _own(Lock.model_validate_json(path.read_bytes()), path)
+        content = path.read_bytes()
     except FileNotFoundError:
         raise GoldsmithError(
             "this image has no lock yet", where=str(path), hint=f"make it: goldsmith lock {directory}"
         ) from None
     except OSError as error:
         raise GoldsmithError(f"can't be read: {error}", where=str(path)) from None
+    lock = parse_lock(content, str(path))
+    if lock.image != path.resolve().parent.name:
+        raise GoldsmithError(
+            f"it is image {lock.image}'s lock", where=str(path), hint="a lock isn't copied; make it: goldsmith lock"
+        )
+    return lock
+
+
+def parse_lock(content: bytes, where: str) -> Lock:
+    """A lock's content. where: what to name in errors. Raises GoldsmithError if it isn't one, or isn't whole."""
+    try:
+        lock = Lock.model_validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         raise GoldsmithError(
             f"not a lock of this version of goldsmith: {first['msg']}",
-            where=f"{path}, {'.'.join(map(str, first['loc'])) or 'the file'}",
-            hint=f"a lock isn't edited by hand; make it anew: goldsmith lock {directory}",
+            where=f"{where}, {'.'.join(map(str, first['loc'])) or 'the file'}",
+            hint="a lock isn't edited by hand; make it anew: goldsmith lock IMAGE",
         ) from None
+    if wrong := next((key for key, one in lock.packages.items() if key != one.name), None):
+        raise GoldsmithError(
+            f"package {wrong} is named otherwise inside",
+            where=where,
+            hint="a lock isn't edited by hand; make it anew: goldsmith lock IMAGE",
+        )
+    return lock

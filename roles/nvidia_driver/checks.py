@@ -33,7 +33,7 @@ def check(node: Node, lock: Lock, facts: Mapping[str, Any]) -> Iterator[Finding]
 
 def driver_version(lock: Lock) -> str | None:
     """The upstream version of the driver's libraries in the lock, None if the image has no driver."""
-    for package in lock.family("nvidia_driver"):
+    for package in lock.family("driver"):
         if LIBRARY_PACKAGE.fullmatch(package.name):
             return upstream(package.version)
     return None
@@ -93,7 +93,7 @@ def _loader(node: Node, lock: Lock, facts: Mapping[str, Any]) -> Iterator[Findin
             actual="the loader's cache can't be read", evidence=(facts["loader_error"],), **common,
         )  # fmt: skip
     known = {one["path"]: one for one in facts["libraries"]}
-    locked = {path: file for one in lock.family("nvidia_driver") for path, file in one.files.items()}
+    locked = {path: file for one in lock.family("driver") for path, file in one.files.items()}
     for soname, path in sorted(facts["loader"].items()):
         files = {one: file for one, file in locked.items() if f"/{soname[:-1]}" in one}
         version = known[path]["version"] if path in known else None
@@ -144,7 +144,7 @@ def _module_matches_library(node: Node, versions: list[str], facts: Mapping[str,
 
 def _module_on_disk(node: Node, lock: Lock, versions: list[str], facts: Mapping[str, Any]) -> Iterator[Finding]:
     """For the kernel that boots next, where this node or this image is to have a module at all."""
-    packaged = any(MODULE_PACKAGE.match(package.name) for package in lock.family("nvidia_driver"))
+    packaged = any(MODULE_PACKAGE.match(package.name) for package in lock.family("driver"))
     if not (facts["gpus"] or facts["loaded"] or packaged):
         return
     for module in facts["on_disk"]:
@@ -181,5 +181,5 @@ def _fabricmanager(node: Node, facts: Mapping[str, Any]) -> Iterator[Finding]:
             actual=" and ".join(installed) or "not installed",
             evidence=(f"{len(facts['nvswitches'])} NVSwitches on PCI",
                       *(f"{one['package']} {one['version']}" for one in facts["fabricmanager"])),
-            remedy="lock it in the family nvidia_driver, then goldsmith deploy {site} --limit {nodes}",
+            remedy="lock it as stack.fabricmanager, then goldsmith deploy {site} --limit {nodes}",
         )  # fmt: skip

@@ -15,7 +15,7 @@ PERSISTENCED = "nvidia-persistenced.service"
 def desired(node: Node, lock: Lock) -> Iterator[Resource]:
     # the whole family: a hold that covered one package of it let the others move (lyulyul/shine-cluster#30,
     # GoogleCloudPlatform/cluster-toolkit#4458)
-    yield from lock.family("nvidia_driver")
+    yield from lock.family("driver")
     header = MANAGED.format(role="nvidia_driver")
     yield KernelModule("nouveau", "blacklisted")
     options = node["nvidia_driver_module_options"]

@@ -18,12 +18,12 @@ def lock(packages: dict[str, tuple[str, str, str | None]] | None = None, **files
     """A lock of these packages: name → version, source, family. files: package → LockedPackage.files."""
     return Lock.model_validate({
         "schema": 1, "image": "lab", "image_digest": "0" * 64, "distribution": "debian", "release": "trixie",
-        "architecture": "amd64", "created": "2026-11-30T00:00:00Z", "releases": {}, "tools": {},
+        "architecture": "amd64", "created": "2026-11-30T00:00:00Z", "repositories": {}, "tools": {},
         "pool": {"origin": "goldsmith", "suite": "lab", "fingerprint": "A" * 40, "key": "a public key\n"},
         "packages": {
             name: LockedPackage(
                 name=name, version=version, architecture="amd64", source=source, sha256="0" * 64, size=1,
-                filename=f"pool/{name}.deb", origin="Debian:13.2/stable", why="base", family=family,
+                filename=f"pool/{name}.deb", repository="base", origin="Debian:13.2/stable", why="base", family=family,
                 files=files.get(name.replace("-", "_"), {}),
             ).model_dump()
             for name, (version, source, family) in (packages or PACKAGES).items()

@@ -10,6 +10,7 @@ import click
 import pytest
 
 from goldsmith.cli import LATER, VERBS, cli
+from goldsmith.cli.group import DefaultGroup
 from tests.docs import PAGES, PROJECT, commands
 
 
@@ -21,6 +22,8 @@ def test_commands_parse(page: Path) -> None:
             context = click.Context(cli)
             arguments = words[1:]
             while isinstance(command, click.Group):
+                if isinstance(command, DefaultGroup) and arguments[0] not in command.commands:
+                    arguments.insert(0, command.default)
                 name = arguments.pop(0)
                 found = command.get_command(context, name)
                 assert found is not None, words

@@ -25,7 +25,7 @@ def test_image(directory: Path) -> None:
 def test_the_lab_is_what_the_design_measured() -> None:
     image = read_image(ROOT / "images/lab")
     assert (image.base.distribution, image.base.release) == ("debian", "trixie")
-    assert {name: family.version for name, family in image.families.items()} == {
-        "nvidia_driver": "550.163.01", "cuda": "12.4.127", "nccl": "2.22.3", "pytorch": "2.6.0",
+    assert {path[-1]: family.version for path, family in image.sets.items()} == {
+        "driver": "550.163.01", "cuda": "12.4.127", "nccl": "2.22.3", "pytorch": "2.6.0",
     }  # fmt: skip
     assert image.roles == ["base", "kernel", "nvidia_driver", "cuda", "nccl", "pytorch"]

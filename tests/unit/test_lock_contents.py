@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from goldsmith.errors import GoldsmithError
-from goldsmith.lock.contents import libraries, node_path
+from goldsmith.lock.contents import node_path, read_deb
 from tests.unit.lock_debs import Deb, build, needs_apt
 
 
@@ -29,11 +29,21 @@ def test_the_libraries_of_a_deb(tmp_path: Path) -> None:
     files = {
         "/usr/lib/libbig.so.2.22.3": big, "/lib/libold.so": b"", "/usr/lib/python3/_C.cpython.so": b"not lib*",
         "/usr/share/doc/libbig.so/copyright": b"a folder's name", "/usr/lib/libstatic.a": b"a",
+        "/lib/systemd/system/big.service": b"[Unit]", "/usr/lib/systemd/system/big.service.d/x.conf": b"",
+        "/usr/lib/systemd/system/big@.timer": b"[Unit]",
     }  # fmt: skip
-    found = libraries(build(Deb("libbig", files=files), tmp_path))
+    contents = read_deb(build(Deb("libbig", files=files), tmp_path))
+    assert contents.units == ("big.service", "big@.timer") and not contents.preferences
+    found = contents.libraries
     assert list(found) == ["/usr/lib/libbig.so.2.22.3", "/usr/lib/libold.so"]
     one = found["/usr/lib/libbig.so.2.22.3"]
     assert (one.size, one.sha256) == (len(big), sha256(big).hexdigest())
+
+
+@needs_apt
+def test_apt_preferences_are_seen(tmp_path: Path) -> None:
+    pinning = Deb("nvidia-driver-pinning-580.95.05", files={"/etc/apt/preferences.d/nvidia-driver": b"Package: x"})
+    assert read_deb(build(pinning, tmp_path)).preferences
 
 
 @needs_apt
@@ -42,7 +52,7 @@ def test_a_damaged_deb_is_an_error(tmp_path: Path) -> None:
     data = path.read_bytes()
     path.write_bytes(data[: len(data) - 600])
     with pytest.raises(GoldsmithError, match=r"readable|failed"):
-        libraries(path)
+        read_deb(path)
     path.write_text("not a deb")
     with pytest.raises(GoldsmithError, match=r"readable|failed"):
-        libraries(path)
+        read_deb(path)

@@ -13,7 +13,7 @@ from goldsmith.errors import GoldsmithError
 from goldsmith.lock.apt import Inst
 from goldsmith.lock.index import Candidate, Index, Release, read_packages
 from goldsmith.lock.resolve import pin_families, resolve, root_reasons
-from goldsmith.model.image import Image, read_image
+from goldsmith.model.image import Image, read_placed
 from goldsmith.role import Role
 from goldsmith.yamlfile import Places
 
@@ -27,13 +27,14 @@ base:
   release: trixie
   suites: [trixie]
   packages: [mawk]
-families:
+stack:
   nccl:
     version: 2.22.3
     packages: [libnccl2]
-  nvidia_driver:
+  driver:
     version: 550.163.01
     packages: [libcuda1, nvidia-persistenced]
+families:
   free:
     packages: [libcap2]
 roles: []
@@ -76,7 +77,7 @@ def folder(tmp_path: Path) -> Path:
 
 def define(folder: Path, text: str = TEXT) -> tuple[Image, Places]:
     (folder / "image.yml").write_text(text)
-    return read_image(folder), Places(folder / "image.yml")
+    return read_placed(folder)
 
 
 def role(name: str, *packages: str) -> Role:
@@ -87,8 +88,8 @@ def test_roots_and_why_they_are_there(folder: Path) -> None:
     image, places = define(folder)
     reasons = root_reasons(index(), image, [role("base", "mawk", "libcudart12")], places)
     assert reasons == {
-        "mawk": "base", "libnccl2": "family nccl", "libcuda1": "family nvidia_driver",
-        "nvidia-persistenced": "family nvidia_driver", "libcap2": "family free",
+        "mawk": "base", "libnccl2": "family nccl", "libcuda1": "family driver",
+        "nvidia-persistenced": "family driver", "libcap2": "family free",
         "libcudart12": "role base", "bash": "base", "apt": "base",
     }  # fmt: skip
 
@@ -116,21 +117,21 @@ def test_resolving_asks_apt_for_exact_versions(folder: Path) -> None:
     assert apt.wanted == ["apt", "bash", "libcap2", "libcuda1=550.163.01-2", "libnccl2=2.22.3-1-1", "mawk",
                           "nvidia-persistenced=550.163.01-1"]  # fmt: skip
     assert apt.pinned["libnccl2"] == "2.22.3-1-1"
-    assert (chosen["libtorch2.6"].why, chosen["libtorch2.6"].family) == ("needed", None)
-    assert chosen["libcuda1"].family == "nvidia_driver" and chosen["bash"].family is None
+    assert (chosen["libtorch2.6"].why, chosen["libtorch2.6"].family) == ("needed by apt's own choice", None)
+    assert chosen["libcuda1"].family == "driver" and chosen["bash"].family is None
 
 
 @pytest.mark.parametrize(
     ("old", "new", "where", "what", "hint"),
     [
-        ("2.22.3", "2.23.4", ":10, families.nccl.version", "no repository has libnccl2 at 2.23.4",
+        ("2.22.3", "2.23.4", ":10, stack.nccl.version", "no repository has libnccl2 at 2.23.4",
          "2.22.3-1-1 (Debian:13.8/stable)"),
-        ("[libnccl2]", "[libncl2]", ":11, families.nccl.packages.0", "no repository has a package libncl2", "libnccl2"),
+        ("[libnccl2]", "[libncl2]", ":11, stack.nccl.packages.0", "no repository has a package libncl2", "libnccl2"),
         ("[mawk]", "[mawk, awk]", ":7, base.packages.1", "awk is a virtual package", "mawk"),
         ("[mawk]", "[qqqq]", ":7, base.packages.0", "no repository has", "base.components"),
-        ("[libcap2]", "[libnccl2]", ":16, families.free.packages.0", "is in family nccl already", "one family"),
+        ("[libcap2]", "[libnccl2]", ":17, families.free.packages.0", "is in family nccl already", "one family"),
         ("    packages: [libnccl2]", "    packages: [libnccl2]\n    versions: {libnccl2: 9.9.9}",
-         ":12, families.nccl.versions.libnccl2", "libnccl2 at 9.9.9", "it is there at"),
+         ":12, stack.nccl.versions.libnccl2", "libnccl2 at 9.9.9", "it is there at"),
     ],
 )  # fmt: skip
 def test_errors_name_file_line_field_and_remedy(
@@ -161,12 +162,12 @@ def test_apts_refusal_names_the_pins(folder: Path) -> None:
     apt: Any = Refusing(index())
     with pytest.raises(GoldsmithError, match="Depends: b") as caught:
         resolve(apt, apt.index, image, [], places)
-    assert "nccl 2.22.3, nvidia_driver 550.163.01" in caught.value.hint
-    assert caught.value.where.endswith(":8, families")
+    assert "driver 550.163.01, nccl 2.22.3" in caught.value.hint
+    assert caught.value.where.endswith(":8, stack")
 
 
 def test_a_family_in_two_source_versions_is_refused(folder: Path) -> None:
     image, places = define(folder)
     apt: Any = Recorder(index(candidate("libnvidia-x", "9-1", "nvidia-graphics-drivers", "9-1")), ["libnvidia-x"])
-    with pytest.raises(GoldsmithError, match="nvidia_driver would be torn"):
+    with pytest.raises(GoldsmithError, match="driver would be torn"):
         resolve(apt, apt.index, image, [], places)

@@ -133,7 +133,7 @@ def test_an_ubuntu_machine_falls_back_to_mmdebstrap(monkeypatch: pytest.MonkeyPa
     keyring.touch()
     monkeypatch.setitem(sources.KEYRINGS, "debian", str(keyring))
     monkeypatch.setattr(sources, "host_mirrors", lambda _: Mirrors(None, None))
-    monkeypatch.setattr(sources, "default_mirrors", lambda: Mirrors(*EXPECTED, "mmdebstrap's default"))
+    monkeypatch.setattr(sources, "default_mirrors", lambda _: Mirrors(*EXPECTED, "mmdebstrap's default"))
     found, origin = sources_of("debian", "trixie", ["trixie", "trixie-security"], ["main", "contrib"])
     assert origin == "mmdebstrap's default"
     assert [one.line() for one in found] == [

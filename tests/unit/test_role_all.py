@@ -20,8 +20,8 @@ PROJECT = Path(__file__).parents[2]
 ROLES = find_roles(PROJECT)
 FAMILIES: dict[str, tuple[str, str, str | None]] = {
     "chrony": ("4.6.1-3", "chrony", None),
-    "libcuda1": ("550.163.01-2", "nvidia-graphics-drivers", "nvidia_driver"),
-    "nvidia-persistenced": ("550.163.01-1", "nvidia-persistenced", "nvidia_driver"),
+    "libcuda1": ("550.163.01-2", "nvidia-graphics-drivers", "driver"),
+    "nvidia-persistenced": ("550.163.01-1", "nvidia-persistenced", "driver"),
     "libcudart12": ("12.4.127~12.4.1-2", "nvidia-cuda-toolkit", "cuda"),
     "libnccl2": ("2.22.3-1-1", "nvidia-nccl", "nccl"),
     "python3-torch": ("2.6.0+dfsg-7", "pytorch", "pytorch"),

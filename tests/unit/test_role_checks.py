@@ -175,7 +175,7 @@ def test_the_captured_mismatch_of_module_and_libraries(tmp_path: Path) -> None:
     lines = (DATA / "nvidia_driver_mismatch_evidence.txt").read_text().splitlines()
     gpu_node(tmp_path, libraries="525.85.12")
     lay(tmp_path, {"/proc/driver/nvidia/version": next(line for line in lines if line.startswith("NVRM")) + "\n"})
-    lock = make_lock({"libcuda1": ("525.85.12-1", "nvidia-graphics-drivers", "nvidia_driver")})
+    lock = make_lock({"libcuda1": ("525.85.12-1", "nvidia-graphics-drivers", "driver")})
     facts = facts_of("nvidia_driver", driver_run(tmp_path, on_disk="525.85.12"))
     assert facts["loaded"] == {"version": "520.56.06", "open": False}
     findings = found("nvidia_driver", facts, lock)
@@ -215,7 +215,7 @@ def test_the_next_boots_kernel_has_no_module(tmp_path: Path) -> None:
 
 def test_an_image_with_a_dkms_driver_needs_its_module(tmp_path: Path) -> None:
     kernel_tree(tmp_path, "the build host's", [KERNEL], [KERNEL])
-    lock = make_lock({**FAMILIES, "nvidia-open-kernel-dkms": ("550.163.01-2", "nvidia-open", "nvidia_driver")})
+    lock = make_lock({**FAMILIES, "nvidia-open-kernel-dkms": ("550.163.01-2", "nvidia-open", "driver")})
     facts = facts_of("nvidia_driver", FakeRun(tmp_path, {"target": "image"}))
     assert [one["kernel"] for one in facts["on_disk"]] == [KERNEL]
     assert found("nvidia_driver", facts, lock)["nvidia_driver.module-on-disk"].actual == "no module"

@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from goldsmith.errors import GoldsmithError
-from goldsmith.yamlfile import Places, read_yaml
+from goldsmith.yamlfile import Places, read_lines, read_yaml
 
 
 class Inner(BaseModel):
@@ -49,7 +49,7 @@ def test_reads_a_good_file(tmp_path: Path) -> None:
 
 def test_places_name_line_and_field(tmp_path: Path) -> None:
     path = written(tmp_path, GOOD)
-    places = Places(path)
+    places = Places(path, read_lines(path)[1])
     assert places.of("families", "nccl", "version") == f"{path}:5, families.nccl.version"
     assert places.of("families", "cuda", "packages", 1) == f"{path}:11, families.cuda.packages.1"
     # a field that isn't there: its nearest parent's line
@@ -83,7 +83,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(GoldsmithError, match="can't be read"):
         read_yaml(tmp_path / "none.yml", Outer)
     with pytest.raises(GoldsmithError, match="can't be read"):
-        Places(tmp_path / "none.yml")
+        read_lines(tmp_path / "none.yml")
 
 
 def test_the_real_models_are_explained(tmp_path: Path) -> None:

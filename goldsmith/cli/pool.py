@@ -1,0 +1,45 @@
+"""`goldsmith pool`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from goldsmith.cli.group import DefaultGroup
+from goldsmith.cli.lock import IMAGE
+from goldsmith.lock.locking import fill, verify
+from goldsmith.lock.pool import Pool
+from goldsmith.lock.serve import serve
+from goldsmith.model.lock import read_lock
+from goldsmith.project import find_project, state_dir
+
+
+@click.group(cls=DefaultGroup, default="fill")
+def pool() -> None:
+    """Keep every package and wheel of IMAGE's lock in the pool that builds and nodes install from."""
+
+
+@pool.command(name="fill")
+@click.argument("image", type=IMAGE)
+@click.option("--verify", "deep", is_flag=True, help="Read every file's hash, not only its size.")
+def fill_command(image: Path, deep: bool) -> None:
+    """Fetch what the pool lacks of IMAGE's lock, then index and sign it."""
+    fill(find_project(image), read_lock(image), verify=deep)
+
+
+@pool.command(name="verify")
+@click.argument("image", type=IMAGE)
+def verify_command(image: Path) -> None:
+    """Read every file of IMAGE's lock in the pool and compare it with the lock."""
+    verify(find_project(image), read_lock(image))
+
+
+@pool.command(name="serve")
+@click.option("--bind", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=8421, show_default=True, type=click.IntRange(1, 65535))
+def serve_command(bind: str, port: int) -> None:
+    """Serve the pool to nodes over HTTP until stopped; what it serves is signed, so HTTP is enough."""
+    root = Pool(state_dir(find_project())).root
+    click.echo(f"serving {root} on http://{f'[{bind}]' if ':' in bind else bind}:{port}/", err=True)
+    serve(root, bind, port)
