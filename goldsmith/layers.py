@@ -5,6 +5,7 @@ Mappings are merged, everything else is replaced, and `null` takes out what a lo
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -48,7 +49,7 @@ def _layered(path: Path, below: tuple[Path, ...]) -> tuple[Any, Lines]:
 def _base(path: Path, name: Any, where: str) -> Path:
     if not isinstance(name, str):
         raise GoldsmithError(f"names a folder, or several, got {name!r}", where=where, hint="e.g. extends: ../common")
-    base = path.parent / name
+    base = Path(os.path.normpath(path.parent / name))
     base = base / path.name if base.is_dir() else base
     if not base.is_file():
         near = sorted(f"../{one.parent.name}" for one in path.parent.parent.glob(f"*/{path.name}"))

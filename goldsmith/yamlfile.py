@@ -6,6 +6,7 @@ An error names the file, the line, the field, what is wrong and the nearest righ
 from __future__ import annotations
 
 import difflib
+import re
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -127,7 +128,8 @@ def _explain(places: Places, model: type[BaseModel], error: ValidationError) -> 
     else:
         what = first["msg"].removeprefix("Value error, ")
         if not isinstance(first["input"], (dict, list)):
-            what += f", got {first['input']!r}"
+            # a password that was put into an address must not be shown with it
+            what += ", got " + re.sub(r"(://)[^/@]*@", r"\1…@", repr(first["input"]))
         if first["type"] == "string_type" and isinstance(first["input"], (int, float)):
             # 12.10 would come out as 12.1
             hint = "YAML reads that as a number: put it in quotes"

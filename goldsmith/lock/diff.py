@@ -92,7 +92,7 @@ EFFECTS = (
     Effect("reboot: the first programs of the boot are others", packages=r"systemd|libc6|dracut|initramfs-tools-core"),
     Effect(
         "DKMS builds the modules anew, for the image's kernel (minutes a node, seconds from a golden image)",
-        packages=r".*-dkms|linux-headers-[0-9].*",
+        packages=r".*-dkms(-.*)?|linux-headers-[0-9].*",
     ),
     Effect(
         "reboot, or unload the driver's modules: a loaded module and another library fail every CUDA call",

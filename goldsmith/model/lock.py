@@ -134,8 +134,9 @@ class Lock(BaseModel):
         return sha256(self.to_text().encode()).hexdigest()
 
     def to_text(self) -> str:
-        """The file's content: sorted, one field a line, so that a diff reads well."""
-        return json.dumps(self.model_dump(by_alias=True), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+        """The file's content: sorted, one field a line, nothing that is at its default, so that a diff reads well."""
+        data = {"schema": self.schema_, **self.model_dump(by_alias=True, exclude_defaults=True)}
+        return json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
     def package(self, name: str) -> LockedPackage:
         try:
