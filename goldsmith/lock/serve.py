@@ -1,4 +1,5 @@
-"""Serving the pool to nodes: plain HTTP, read-only, only what apt asks for. Its integrity is apt's signature check.
+"""Serving the pool to nodes: plain HTTP, read-only, only what apt and pip ask for. Its integrity is apt's signature
+check, and pip's of the hashes that the lock gives it.
 
 Facts: apt keeps connections open and pipelines requests (Acquire::http::Pipeline-Depth), hence HTTP/1.1.
 """
@@ -21,7 +22,8 @@ from goldsmith.errors import GoldsmithError
 
 
 class _Handler(SimpleHTTPRequestHandler):
-    """GET and HEAD of the pool's files. No listings, no hidden names, nothing outside the pool."""
+    """GET and HEAD of the pool's files. No listings (an index.html is a file, PEP 503's), no hidden names, nothing
+    outside the pool."""
 
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "goldsmith", ""
@@ -40,6 +42,8 @@ class _Handler(SimpleHTTPRequestHandler):
         try:
             hidden = any(part.startswith(".") for part in path.relative_to(self.directory).parts)
             inside = path.resolve().is_relative_to(Path(self.directory).resolve())
+            if path.is_dir():
+                return inside and not hidden and (path / "index.html").is_file()
             return inside and not hidden and not self.path.endswith("/") and path.is_file()
         except (ValueError, OSError):  # a zero byte, a name that is too long
             return False

@@ -17,6 +17,7 @@ from goldsmith.model.resource import (
     KernelModule,
     KernelParameter,
     Package,
+    PythonEnvironment,
     Resource,
     Sysctl,
     Unit,
@@ -37,6 +38,7 @@ class Desired:
     modules: dict[str, KernelModule] = field(default_factory=dict)
     sysctls: dict[str, Sysctl] = field(default_factory=dict)
     parameters: dict[str, KernelParameter] = field(default_factory=dict)
+    environments: dict[str, PythonEnvironment] = field(default_factory=dict)
     owner: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def held(self) -> list[str]:
@@ -51,6 +53,7 @@ class Desired:
             "modules": {name: [one.state, dict(one.options)] for name, one in self.modules.items()},
             "sysctls": {key: one.value for key, one in self.sysctls.items()},
             "parameters": sorted(self.parameters),
+            "environments": {name: one.digest for name, one in self.environments.items()},
         }
         return sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
@@ -83,6 +86,8 @@ def _key(resource: Resource) -> tuple[str, str]:
             return "sysctls", key
         case KernelParameter(text=key):
             return "parameters", key
+        case PythonEnvironment(name=key):
+            return "environments", key
 
 
 def _add(desired: Desired, role: str, resource: Resource) -> None:

@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from goldsmith.errors import GoldsmithError
-from goldsmith.model.resource import Package, PackageFile
+from goldsmith.model.resource import Package, PackageFile, PythonEnvironment, PythonWheel
 
 # Where a node's apt finds the lock's pool. A role writes the file; the package transaction sees no other source.
 POOL_SOURCES = "/etc/apt/sources.list.d/goldsmith.sources"
@@ -161,6 +161,14 @@ class Lock(BaseModel):
         """All packages of the image, not held: roles hold their families."""
         for package in self.packages.values():
             yield package.resource()
+
+    def python_environments(self) -> Iterator[PythonEnvironment]:
+        """The Python environments of the image, wheel by wheel."""
+        for name, one in self.environments.items():
+            wheels = {
+                key: PythonWheel(wheel.version, wheel.filename, wheel.sha256) for key, wheel in one.wheels.items()
+            }
+            yield PythonEnvironment(name, one.python, one.digest, wheels)
 
     def version(self, package: str) -> str | None:
         """The upstream version of a locked package (no epoch, no revision), or None if it isn't locked."""

@@ -14,6 +14,9 @@ from typing import Literal
 
 from goldsmith.errors import GoldsmithError
 
+# Where Python environments are on a node.
+PYTHON_ROOT = "/opt/goldsmith/python"
+
 UnitState = Literal["enabled", "disabled", "masked"]
 ModuleState = Literal["loaded", "blacklisted"]
 
@@ -138,4 +141,33 @@ def _require(pattern: str, text: str, what: str, example: str) -> None:
         raise GoldsmithError(f"{what}, got {text!r}", hint=f"e.g. {example}")
 
 
-Resource = Package | File | Unit | KernelModule | Sysctl | KernelParameter
+@dataclass(frozen=True)
+class PythonEnvironment:
+    """A Python environment of exactly these wheels, at PYTHON_ROOT/NAME. python: 3.13, of the system's own Python.
+    digest: of all that is in it. wheels: normalised project name → its wheel."""
+
+    name: str
+    python: str
+    digest: str
+    wheels: Mapping[str, PythonWheel] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        _require(r"[a-z][a-z0-9_-]*", self.name, "a Python environment's name is lower case letters, digits, - and _",
+                 "train")  # fmt: skip
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder that PYTHON_ROOT/NAME leads to; a second one of the same content has .1 after it."""
+        return f"{self.name}-{self.digest[:12]}"
+
+
+@dataclass(frozen=True)
+class PythonWheel:
+    """One wheel of an environment: the very file."""
+
+    version: str
+    filename: str
+    sha256: str
+
+
+Resource = Package | File | Unit | KernelModule | Sysctl | KernelParameter | PythonEnvironment
