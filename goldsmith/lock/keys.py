@@ -13,6 +13,7 @@ from pathlib import Path
 from goldsmith import atomic
 from goldsmith.errors import GoldsmithError
 from goldsmith.lock.apt import HELPER, Apt, Say
+from goldsmith.lock.signing import gpg_home
 from goldsmith.lock.sources import Source
 from goldsmith.model.image import Image
 from goldsmith.model.stack import Key
@@ -43,18 +44,17 @@ def _keyring(key: Key, places: Places, field: tuple[str, ...], folder: Path, fet
         return path
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".key-") as temporary:
-        home = Path(temporary)
         if key.url is not None:
             say(f"fetch the key {key.fingerprint[-16:]}")
             where = places.of(*field, "url")
-            had = home / "key"
+            had = Path(temporary) / "key"
             _fetch(key.url, had, fetcher, where)
         else:
             where = places.of(*field, "file")
             had = places.file_of(*field, "file").parent / str(key.file)
             if not had.is_file():
                 raise GoldsmithError(f"there is no {had}", where=where, hint="the path is relative to its image.yml")
-        atomic.write(path, _export(key.fingerprint, had, home, where), mode=0o644)
+        atomic.write(path, _export(key.fingerprint, had, where), mode=0o644)
     return path
 
 
@@ -73,17 +73,17 @@ def _fetch(url: str, path: Path, fetcher: Apt, where: str) -> None:
         )  # fmt: skip
 
 
-def _export(fingerprint: str, had: Path, home: Path, where: str) -> str:
+def _export(fingerprint: str, had: Path, where: str) -> str:
     """The one key with this fingerprint, armored. Raises GoldsmithError that names those which are in the file."""
-    gpg = ["gpg", "--homedir", str(home), "--batch", "--no-tty", "--quiet", "--no-autostart", "--no-auto-check-trustdb"]
     what = "read a repository's key"
-    shown = run([*gpg, "--with-colons", "--show-keys", had], timeout=60, what=what, check=False)
-    # the first fingerprint after a `pub` line is the key's own; those of subkeys follow
-    found = re.findall(r"^pub:.*\n(?:.*\n)*?fpr:+([0-9A-F]{40,64}):", shown.out, re.MULTILINE)
-    if fingerprint not in found:
-        raise GoldsmithError(
-            f"holds {' and '.join(found) or 'no OpenPGP key'}, not {fingerprint}", where=where,
-            hint="compare with the fingerprint that the publisher gives; nothing was taken",
-        )  # fmt: skip
-    run([*gpg, "--import", had], timeout=60, what=what)
-    return run([*gpg, "--armor", "--export", fingerprint], timeout=60, what=what).out
+    with gpg_home(None) as gpg:
+        shown = run([*gpg, "--with-colons", "--show-keys", had], timeout=60, what=what, check=False)
+        # the first fingerprint after a `pub` line is the key's own; those of subkeys follow
+        found = re.findall(r"^pub:.*\n(?:.*\n)*?fpr:+([0-9A-F]{40,64}):", shown.out, re.MULTILINE)
+        if fingerprint not in found:
+            raise GoldsmithError(
+                f"holds {' and '.join(found) or 'no OpenPGP key'}, not {fingerprint}", where=where,
+                hint="compare with the fingerprint that the publisher gives; nothing was taken",
+            )  # fmt: skip
+        run([*gpg, "--import", had], timeout=60, what=what)
+        return run([*gpg, "--armor", "--export", fingerprint], timeout=60, what=what).out

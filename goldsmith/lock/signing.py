@@ -35,13 +35,13 @@ def pool_key(folder: Path) -> Key:
     if not (folder / _PUBLIC).is_file():  # written last
         _make(folder)
     public = (folder / _PUBLIC).read_text()
-    with _home(folder) as gpg:
+    with gpg_home(folder) as gpg:
         return Key(folder, _fingerprint(gpg), public)
 
 
 def sign(key: Key, release: Path) -> None:
     """Write InRelease and Release.gpg beside a Release file."""
-    with _home(key.folder) as gpg:
+    with gpg_home(key.folder) as gpg:
         common = [
             *gpg,
             "--local-user",
@@ -64,7 +64,7 @@ def _make(folder: Path) -> None:
         folder.chmod(0o700)
     except OSError as error:
         raise GoldsmithError(f"can't be made: {error.strerror}", where=str(folder)) from None
-    with _home(None) as gpg:
+    with gpg_home(None) as gpg:
         what = "make the pool's key"
         quick = ["--passphrase", "", "--pinentry-mode", "loopback"]
         run([*gpg, *quick, "--quick-gen-key", USER, "ed25519", "sign", "never"], timeout=300, what=what)
@@ -75,8 +75,8 @@ def _make(folder: Path) -> None:
 
 
 @contextmanager
-def _home(folder: Path | None) -> Iterator[list[str]]:
-    """The gpg command line of a home that holds the key of `folder`; its agent ends with the block."""
+def gpg_home(folder: Path | None) -> Iterator[list[str]]:
+    """The gpg command line of a home that holds the key of `folder`, or nothing; its agent ends with the block."""
     with tempfile.TemporaryDirectory(prefix="gs-gpg-") as home:
         gpg = ["gpg", "--homedir", home, "--batch", "--no-tty", "--quiet", "--no-auto-check-trustdb"]
         try:

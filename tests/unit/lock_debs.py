@@ -51,6 +51,8 @@ def build(deb: Deb, folder: Path) -> Path:
             ["dpkg-deb", "-Zgzip", "--root-owner-group", "--build", tree, path],
             timeout=60,
             what="build a test's package",
+            # the same package twice is the same file
+            env={"SOURCE_DATE_EPOCH": "1764547200"},
         )
     return path
 
