@@ -6,6 +6,7 @@ This is the small public face that roles and validate/ use; they import nothing 
 from goldsmith.errors import GoldsmithError
 from goldsmith.model.desired import MANAGED
 from goldsmith.model.finding import Finding, Severity
+from goldsmith.model.image import Image
 from goldsmith.model.lock import POOL_SOURCES, Lock, upstream
 from goldsmith.model.node import Node
 from goldsmith.model.resource import (
@@ -18,6 +19,7 @@ from goldsmith.model.resource import (
     Sysctl,
     Unit,
 )
+from goldsmith.model.rule import Hit, Rule
 from goldsmith.template import template
 
 __all__ = [
@@ -26,6 +28,8 @@ __all__ = [
     "File",
     "Finding",
     "GoldsmithError",
+    "Hit",
+    "Image",
     "KernelModule",
     "KernelParameter",
     "Lock",
@@ -33,6 +37,7 @@ __all__ = [
     "Package",
     "PythonEnvironment",
     "Resource",
+    "Rule",
     "Severity",
     "Sysctl",
     "Unit",

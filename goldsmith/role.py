@@ -1,7 +1,7 @@
 """Roles: folders that the engine finds. It knows none by name.
 
 ROLE/__init__.py holds the promise in its docstring and may name PACKAGES; beside it desired.py, deploy.py,
-probe.py and checks.py (each may be missing), templates/, defaults/main.yml and meta/argument_specs.yml.
+probe.py, checks.py and lint.py (each may be missing), templates/, defaults/main.yml and meta/argument_specs.yml.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from typing import Any
 
 from goldsmith.errors import GoldsmithError
 from goldsmith.model.finding import Finding
+from goldsmith.model.image import Image
 from goldsmith.model.lock import Lock
 from goldsmith.model.node import Node
 from goldsmith.model.resource import Resource
+from goldsmith.model.rule import Hit, Rule
 from goldsmith.yamlfile import load_yaml
 
 
@@ -57,6 +59,34 @@ class Role:
         function = self._function("checks", "check")
         if function:
             yield from function(node, lock, facts)
+
+    def lint(self, image: Image, lock: Lock | None) -> Iterator[Hit]:
+        """What the role makes of an image that has it, before anything is built. lock: None if there is none that
+        fits. A GoldsmithError names the role's file."""
+        function = self._function("lint", "lint")
+        try:
+            found = list(function(image, lock)) if function else []
+        except GoldsmithError:
+            raise
+        except Exception as error:
+            raise _broken(error, self.path / "lint.py", f"image {image.name}") from error
+        known = self.rules()
+        for one in found:
+            if not isinstance(one, Hit) or one.rule not in known:
+                raise GoldsmithError(
+                    f"yields {one!r}", where=str(self.path / "lint.py"),
+                    hint="yield RULE.hit(…) of a rule that is in RULES",
+                )  # fmt: skip
+        yield from found
+
+    def rules(self) -> tuple[Rule, ...]:
+        """RULES of lint.py: what lint() can say."""
+        if not (self.path / "lint.py").is_file():
+            return ()
+        rules = getattr(_import(f"roles.{self.name}.lint", self.path.parent.parent), "RULES", None)
+        if not isinstance(rules, tuple) or not all(isinstance(one, Rule) for one in rules):
+            raise GoldsmithError("RULES must be a tuple of Rule", where=str(self.path / "lint.py"))
+        return rules
 
     def deploy(self, node: Node, lock: Lock) -> None:
         """Calls pyinfra operations for what data can't say. Does nothing for most roles."""

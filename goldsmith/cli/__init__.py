@@ -12,14 +12,14 @@ from goldsmith.errors import GoldsmithError
 
 # verb → module of goldsmith.cli; loaded when used, so that `goldsmith probe` doesn't pay for ansible
 VERBS = {
-    "audit": "audit", "build": "build", "deploy": "deploy", "lab": "lab", "lock": "lock", "new-role": "new_role",
-    "pool": "pool", "probe": "probe",
+    "audit": "audit", "build": "build", "deploy": "deploy", "lab": "lab", "lint": "lint", "lock": "lock",
+    "new-role": "new_role", "pool": "pool", "probe": "probe",
 }  # fmt: skip
 # named in the documentation, built by an issue of their own
 LATER = {
-    "lint": "rules over image.yml and the lock", "verify": "the check of an image's signature and SBOM",
-    "render": "switch configuration from the inventory", "raid": "NVMe RAID plans",
-    "validate": "the validation suite", "nccl": "reading nccl-tests",
+    "verify": "the check of an image's signature and SBOM", "render": "switch configuration from the inventory",
+    "raid": "NVMe RAID plans", "validate": "the validation suite",
+    "nccl": "reading nccl-tests",
 }  # fmt: skip
 
 

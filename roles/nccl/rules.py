@@ -18,10 +18,17 @@ NEED_REASON = {
     "NCCL_ALGO": "collectives that the algorithm can't do fail",
     "NCCL_PROTO": "LL128 on a platform that doesn't support it corrupts data",
 }
+# Forced for a whole node they are mostly a measurement of another node.
+FIXED = {
+    "NCCL_NET_GDR_LEVEL": "adapter and GPU that are far apart then use GPUDirect RDMA, or near ones don't",
+    "NCCL_NET_GDR_C2C": "adapter and GPU that are far apart then use GPUDirect RDMA, or near ones don't",
+}
 # For debugging, in one job's environment.
 DEBUGGING = re.compile(
     r"NCCL_(IB_DISABLE|P2P_DISABLE|SHM_DISABLE|NET_GDR_READ|BUFFSIZE|(MIN|MAX)_N?CHANNELS|(MIN|MAX)_CTAS|DEBUG)"
 )
+# … of which these alone print next to nothing: NCCL's own example of /etc/nccl.conf has one of them.
+QUIET = {("NCCL_DEBUG", "WARN"), ("NCCL_DEBUG", "VERSION")}
 
 
 def problems(key: str, value: str) -> Iterator[str]:
@@ -42,3 +49,14 @@ def problems(key: str, value: str) -> Iterator[str]:
         yield "has no value"
     if len(key.encode()) > LIMIT or len(value.encode()) > LIMIT:
         yield f"longer than {LIMIT} bytes is cut"
+
+
+def trapped(value: str) -> Iterator[str]:
+    """The names in NCCL_IB_HCA that match more than one adapter: without a `=` in front they are prefixes, and mlx5_1
+    takes mlx5_10 to mlx5_17 as well (NVIDIA-NeMo/nemo-platform#922)."""
+    value = value.removeprefix("^")
+    for name in () if value.startswith("=") else value.split(","):
+        device = name.split(":")[0].strip()
+        # mlx5, without a number, is meant to be a prefix
+        if re.search(r"[a-z_]\d+$", device) and not re.fullmatch(r"mlx\d", device):
+            yield device
