@@ -92,10 +92,11 @@ def diff(old: str, new: str) -> None:
     """
     from goldsmith.lock.diff import text
 
-    click.echo(text(_named(old), _named(new)))
+    click.echo(text(named_lock(old), named_lock(new)))
 
 
-def _named(name: str) -> Lock:
+def named_lock(name: str) -> Lock:
+    """A lock as the command line names it: an image's folder, a lock file, or REVISION:FOLDER of the repository."""
     path = Path(name)
     if path.is_dir():
         return read_lock(path)

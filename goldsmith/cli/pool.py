@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from goldsmith.cli.group import DefaultGroup
-from goldsmith.cli.lock import IMAGE
+from goldsmith.cli.lock import IMAGE, named_lock
 from goldsmith.lock.locking import fill, verify
 from goldsmith.lock.pool import Pool
 from goldsmith.lock.serve import serve
@@ -33,6 +33,40 @@ def fill_command(image: Path, deep: bool) -> None:
 def verify_command(image: Path) -> None:
     """Read every file of IMAGE's lock in the pool and compare it with the lock."""
     verify(find_project(image), read_lock(image))
+
+
+@pool.command(name="prune")
+@click.option(
+    "--keep",
+    multiple=True,
+    metavar="LOCK",
+    help="Keep what this lock needs, too: a folder, a file or REVISION:FOLDER. Repeatable.",
+)
+@click.option(
+    "--forget",
+    multiple=True,
+    metavar="IMAGE",
+    help="Remove the index of an image that the project no longer has, and what it alone needs. Repeatable.",
+)
+@click.option("--yes", is_flag=True, help="Remove it; otherwise it is only told.")
+def prune_command(keep: tuple[str, ...], forget: tuple[str, ...], yes: bool) -> None:
+    """Remove packages and wheels that no lock of the project and no published index needs."""
+    from goldsmith.lock.prune import prunable, prune
+
+    project = find_project()
+    store = Pool(state_dir(project))
+    found = prunable(project, store, [named_lock(one) for one in keep], forget)
+    for name in found.indexes:
+        click.echo(f"index of {name} is kept, though the project has no such image: --forget {name} removes it")
+    if not found.unused and not forget:
+        click.echo("nothing to remove: everything in the pool is needed")
+        return
+    told = f"{len(found.unused)} files, {found.size / 1e6:.0f} MB, that no lock needs"
+    if not yes:
+        click.echo(f"would remove {told}; --yes does it. Locks to go back to are named with --keep.")
+        return
+    prune(store, found, forget)
+    click.echo(f"removed {told}")
 
 
 @pool.command(name="serve")

@@ -21,6 +21,7 @@ from goldsmith.image.base import base_path, make_base
 from goldsmith.image.manifest import manifest, read_back
 from goldsmith.image.pack import Packed, epoch, pack
 from goldsmith.image.tree import Tree
+from goldsmith.lock.locking import verify
 from goldsmith.model.image import Image, read_image
 from goldsmith.model.lock import Lock, read_lock
 from goldsmith.plan import Plan, plan_image
@@ -32,7 +33,10 @@ from goldsmith.removal import remove_tree
 RULES = 1
 _ENGINE = Path(__file__).parent.parent
 # The parts of the engine that an image is made by.
-_ENGINE_PARTS = ("converge", "image", "fleet/rootfs.py", "template.py", "compare.py", "plan.py", "model/desired.py")
+_ENGINE_PARTS = (
+    "converge", "image", "fleet/rootfs.py", "template.py", "compare.py", "compare_python.py", "plan.py",
+    "model/desired.py",
+)  # fmt: skip
 
 
 def default_output(project: Path, image: str) -> Path:
@@ -56,6 +60,7 @@ def build(project: Path, image: str, output: Path | None = None) -> Artifact:
             console.print(f"  [green]✓[/] image {image} is built already ({present.size / 1e6:.0f} MB)")
             return present
         plan = plan_image(project, image)  # first: a misspelt role fails before anything is made
+        verify(project, lock)  # a file that was damaged or swapped in the pool is named here, not found in an image
         for left in (state / "build" / image).glob(".*"):  # of a run that was killed
             remove_tree(left, state)
         base = make_base(definition, lock, state)

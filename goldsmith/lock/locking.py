@@ -21,7 +21,7 @@ from goldsmith.errors import GoldsmithError
 from goldsmith.holding import holding
 from goldsmith.lock.apt import Apt
 from goldsmith.lock.contents import read_deb
-from goldsmith.lock.filling import fetch_debs, fill_debs, names
+from goldsmith.lock.filling import fetch_debs, fill_debs, names, require_room
 from goldsmith.lock.index import Index, Release, newest
 from goldsmith.lock.keep import keeping
 from goldsmith.lock.keys import repository_sources
@@ -29,8 +29,10 @@ from goldsmith.lock.pool import Pool
 from goldsmith.lock.resolve import Chosen, resolve, upgradable
 from goldsmith.lock.sources import sources_of
 from goldsmith.lock.tools import require_tools, tool_versions
+from goldsmith.lock.wheelhouse import Wheelhouse, names_of, wheels_of
+from goldsmith.lock.wheels import require_python, resolve_environment
 from goldsmith.model.image import BASE, Image, read_placed
-from goldsmith.model.lock import Lock, LockedPackage, LockedRepository, read_lock
+from goldsmith.model.lock import Lock, LockedEnvironment, LockedPackage, LockedRepository, read_lock
 from goldsmith.progress import step
 from goldsmith.project import state_dir
 from goldsmith.role import Role, roles_of
@@ -95,7 +97,7 @@ def lock_image(
         if stays is None:
             lock = _make(pool, image, roles, places, previous, None if refresh else frozenset(upgrade))
         else:
-            fill_debs(pool, stays)
+            _fill(pool, stays)
             # a lock that was made elsewhere names that pool's key; this machine's builds and nodes need ours
             lock = stays.model_copy(update={"pool": pool.model(image.name)})
         _publish(pool, lock)
@@ -124,7 +126,7 @@ def fill(project: Path, lock: Lock, *, verify: bool = False) -> None:
     require_tools()
     pool = Pool(state_dir(project))
     with held(pool):
-        fill_debs(pool, lock, verify=verify)
+        _fill(pool, lock, verify=verify)
         _publish(pool, lock)
         if (ours := pool.key().fingerprint) != lock.pool.fingerprint:
             raise GoldsmithError(
@@ -136,23 +138,46 @@ def fill(project: Path, lock: Lock, *, verify: bool = False) -> None:
 
 
 def verify(project: Path, lock: Lock) -> None:
-    """Read every deb of a lock. Raises GoldsmithError that names the missing and damaged ones."""
+    """Read every deb and wheel of a lock. Raises GoldsmithError that names the missing and damaged ones."""
     pool = Pool(state_dir(project))
-    with step(f"verify {len(lock.packages)} packages in the pool") as current:
-        bad = pool.lacking(lock.packages.values(), verify=True)
-        if bad:
+    wheelhouse = Wheelhouse(pool.root)
+    with step(f"verify {_count(lock)} in the pool") as current:
+        debs, wheels = pool.lacking(lock.packages.values(), verify=True), wheelhouse.damaged(lock)
+        if debs or wheels:
             raise GoldsmithError(
-                f"{len(bad)} of {len(lock.packages)} packages are missing or damaged: {names(bad)}",
+                f"missing or damaged, {len(debs) + len(wheels)} of {_count(lock)}: "
+                f"{', '.join(filter(None, (names(debs), names_of(wheels))))}",
                 where=str(pool.root),
                 hint=f"goldsmith pool fill images/{lock.image} --verify",
             )
-        if not pool.is_published(lock):
+        if not (pool.is_published(lock) and wheelhouse.is_published(lock)):
             raise GoldsmithError(
                 f"the pool's index of {lock.image} isn't this lock's",
                 where=str(pool.root / "dists" / lock.image),
                 hint=f"goldsmith pool fill images/{lock.image}",
             )
         current.result = "all as locked"
+
+
+def _count(lock: Lock) -> str:
+    wheels = len(wheels_of(lock.environments))
+    return f"{len(lock.packages)} packages" + (f" and {wheels} wheels" if lock.environments else "")
+
+
+def _fill(pool: Pool, lock: Lock, *, verify: bool = False) -> None:
+    """Fetch what the pool lacks of a lock, debs and wheels."""
+    fill_debs(pool, lock, verify=verify)
+    _fetch_wheels(pool, lock.environments, verify=verify)
+
+
+def _fetch_wheels(pool: Pool, environments: Mapping[str, LockedEnvironment], *, verify: bool = False) -> None:
+    wheelhouse = Wheelhouse(pool.root)
+    lacking = wheelhouse.lacking(wheels_of(environments), verify=verify)
+    if lacking:
+        size = sum(one.size for one in lacking)
+        require_room(pool, size)
+        with step(f"fetch {len(lacking)} wheels, {size / 1e6:.0f} MB") as current:
+            wheelhouse.fetch(environments, pool.state / "uv", current.say, verify=verify)
 
 
 @contextmanager
@@ -199,6 +224,8 @@ def _make(
     packages = {name: _locked(one) for name, one in chosen.items()}
     fetch_debs(pool, pool.lacking(packages.values()), apt)
     packages = _with_contents(pool, packages, previous)
+    environments = _environments(pool, image, packages, places, previous, upgrade)
+    _fetch_wheels(pool, environments)
     return Lock(
         schema=1,
         image=image.name,
@@ -209,10 +236,31 @@ def _make(
         kernel=image.kernel.release if image.kernel else None,
         created=newest(releases),
         repositories=_repositories(image, releases),
-        tools=tool_versions(),
+        tools=tool_versions(wheels=bool(environments)),
         pool=pool.model(image.name),
         packages=packages,
+        environments=environments,
     )
+
+
+def _environments(
+    pool: Pool, image: Image, packages: Mapping[str, LockedPackage], places: Places, previous: Lock | None,
+    upgrade: frozenset[str] | None,
+) -> dict[str, LockedEnvironment]:  # fmt: skip
+    """The image's Python environments, their wheels chosen by uv."""
+    found = {}
+    base = image.base
+    python3 = packages["python3"].version if "python3" in packages else None
+    for name, one in image.python.items():
+        with step(f"resolve Python environment {name}") as current:
+            require_python(name, one, python3, places)
+            before = previous.environments.get(name) if previous else None
+            found[name] = resolve_environment(
+                name, one, base.distribution, base.release, base.architecture, pool.state / "uv", before, upgrade,
+                places, current.say,
+            )  # fmt: skip
+            current.result = f"{len(found[name].wheels)} wheels"
+    return found
 
 
 def _repositories(image: Image, releases: Sequence[Release]) -> dict[str, LockedRepository]:
@@ -263,8 +311,10 @@ def _with_contents(
 
 
 def _publish(pool: Pool, lock: Lock) -> None:
-    if pool.is_published(lock):
+    wheelhouse = Wheelhouse(pool.root)
+    if pool.is_published(lock) and wheelhouse.is_published(lock):
         return
     with step(f"index and sign the pool for {lock.image}") as current:
+        wheelhouse.publish(lock)
         pool.publish(lock)
-        current.result = f"{len(lock.packages)} packages"
+        current.result = _count(lock)

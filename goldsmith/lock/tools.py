@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 
 from goldsmith.errors import GoldsmithError
@@ -44,11 +45,12 @@ def require_tools(tools: Mapping[str, str] = TOOLS) -> None:
         )
 
 
-def tool_versions() -> dict[str, str]:
-    """apt's and dpkg's versions: they made the choice, so a lock names them."""
+def tool_versions(*, wheels: bool) -> dict[str, str]:
+    """The versions of what made the choice: apt and dpkg, and with `wheels` uv."""
     done = run(
         ["dpkg-query", "--show", "--showformat=${Package} ${Version}\\n", "apt", "dpkg"],
         timeout=30,
         what="read the tools' versions",
     )
-    return dict(line.split(" ", 1) for line in done.out.splitlines())
+    found = dict(line.split(" ", 1) for line in done.out.splitlines())
+    return {**found, "uv": version("uv")} if wheels else found
