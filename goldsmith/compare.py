@@ -9,41 +9,23 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
+from goldsmith.compare_python import environments
+from goldsmith.difference import PART, Difference, Kind, gap_of, unread
 from goldsmith.model.desired import Desired
 from goldsmith.model.finding import Severity
 from goldsmith.model.probe import Probe
-from goldsmith.model.resource import File, KernelModule, Package, PackageFile, Sysctl, Unit
+from goldsmith.model.resource import (
+    File,
+    KernelModule,
+    Package,
+    PackageFile,
+    Sysctl,
+    Unit,
+)
 
-Kind = Literal[
-    "packages", "holds", "contents", "files", "stale", "pending", "units", "modules", "sysctls", "parameters"
-]
-
-# The probe's part that each kind is read from.
-PART: dict[Kind, str] = {
-    "packages": "packages", "holds": "packages", "contents": "package_files", "files": "files",
-    "stale": "stale_files", "pending": "stale_files", "units": "units",
-    "modules": "modules", "sysctls": "sysctls", "parameters": "kernel",
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Difference:
-    """kind and key: which promise. expected, actual: as a person reads them. evidence: how it was seen.
-    since: ISO time since which it is so, where the node knows. severity: UNKNOWN if it couldn't be read.
-    live: what is stored is right and only the running system differs. role: who it belongs to, where the node says."""
-
-    kind: Kind
-    key: str
-    expected: str
-    actual: str
-    severity: Severity = Severity.FAIL
-    evidence: tuple[str, ...] = field(default=())
-    since: str = ""
-    live: bool = False
-    role: str = ""
+__all__ = ["PART", "Difference", "Kind", "compare", "package_of"]
 
 
 def compare(desired: Desired, probe: Probe) -> list[Difference]:
@@ -51,6 +33,7 @@ def compare(desired: Desired, probe: Probe) -> list[Difference]:
     return [
         *_packages(desired, probe),
         *_contents(desired, probe),
+        *environments(desired, probe),
         *_files(desired, probe),
         *_stale(probe),
         *_pending(probe),
@@ -61,24 +44,8 @@ def compare(desired: Desired, probe: Probe) -> list[Difference]:
     ]
 
 
-def _unread(kind: Kind, keys: Mapping[str, Any], probe: Probe) -> Iterator[Difference]:
-    """One UNKNOWN for all promises of a kind whose part of the probe failed or was never sent back."""
-    part = PART[kind]
-    if keys and part not in probe.facts:
-        reason = probe.errors.get(part, "the probe's answer lacks it")
-        yield Difference(kind, f"{len(keys)} {kind}", "readable", f"not read: {reason}", Severity.UNKNOWN)
-
-
-def _gap(kind: Kind, key: str, have: Any) -> Difference | None:
-    """UNKNOWN for one promise that the probe couldn't read, or whose answer lacks it."""
-    if have is not None and "error" not in have:
-        return None
-    reason = (have or {}).get("error", "the probe's answer lacks it")
-    return Difference(kind, key, "readable", f"not read: {reason}", Severity.UNKNOWN)
-
-
 def _packages(desired: Desired, probe: Probe) -> Iterator[Difference]:
-    yield from _unread("packages", desired.packages, probe)
+    yield from unread("packages", desired.packages, probe)
     if "packages" not in probe.facts:
         return
     installed = probe.part("packages")
@@ -114,7 +81,7 @@ _DPKG_STATE = {
 def _contents(desired: Desired, probe: Probe) -> Iterator[Difference]:
     """Files inside packages whose content isn't the deb's, although dpkg says that the package is installed."""
     wanted = {path: (one, want) for one in desired.packages.values() for path, want in one.files.items()}
-    yield from _unread("contents", wanted, probe)
+    yield from unread("contents", wanted, probe)
     if "package_files" not in probe.facts:
         return
     found = probe.part("package_files")
@@ -123,7 +90,7 @@ def _contents(desired: Desired, probe: Probe) -> Iterator[Difference]:
         if installed.get(package.name, {}).get("version") != package.version:
             continue  # told already, by the package
         have: Any = found.get(path)
-        if gap := _gap("contents", path, have):
+        if gap := gap_of("contents", path, have):
             yield gap
             continue
         if (expected_actual := _content(want, have)) is not None:
@@ -159,13 +126,13 @@ def _kind(have: Mapping[str, Any]) -> str:
 
 
 def _files(desired: Desired, probe: Probe) -> Iterator[Difference]:
-    yield from _unread("files", desired.files, probe)
+    yield from unread("files", desired.files, probe)
     found = probe.part("files")
     if "files" not in probe.facts:
         return
     for path, file in desired.files.items():
         have: Any = found.get(path)
-        if gap := _gap("files", path, have):
+        if gap := gap_of("files", path, have):
             yield gap
             continue
         expected, actual = [], []
@@ -247,13 +214,13 @@ def _pending(probe: Probe) -> Iterator[Difference]:
 
 
 def _units(desired: Desired, probe: Probe) -> Iterator[Difference]:
-    yield from _unread("units", desired.units, probe)
+    yield from unread("units", desired.units, probe)
     found = probe.part("units")
     if "units" not in probe.facts:
         return
     for name, unit in desired.units.items():
         have: Any = found.get(name)
-        if gap := _gap("units", name, have):
+        if gap := gap_of("units", name, have):
             yield gap
         else:
             yield from _unit(unit, have)
@@ -297,11 +264,11 @@ def _modules(desired: Desired, probe: Probe) -> Iterator[Difference]:
     """Only the running kernel's side; the files that say it are among the files. A container has no kernel."""
     if probe.container or probe.target == "image":
         return
-    yield from _unread("modules", desired.modules, probe)
+    yield from unread("modules", desired.modules, probe)
     found = probe.part("modules")
     for name, module in desired.modules.items() if "modules" in probe.facts else ():
         have: Any = found.get(name)
-        if gap := _gap("modules", name, have):
+        if gap := gap_of("modules", name, have):
             yield gap
         else:
             yield from _module(module, have)
@@ -331,11 +298,11 @@ def _truth(value: str) -> str:
 def _sysctls(desired: Desired, probe: Probe) -> Iterator[Difference]:
     if probe.target == "image":
         return
-    yield from _unread("sysctls", desired.sysctls, probe)
+    yield from unread("sysctls", desired.sysctls, probe)
     found = probe.part("sysctls")
     for key, sysctl in desired.sysctls.items() if "sysctls" in probe.facts else ():
         have: Any = found.get(key)
-        if gap := _gap("sysctls", key, have):
+        if gap := gap_of("sysctls", key, have):
             yield gap
         else:
             yield from _sysctl(sysctl, have, probe)
@@ -355,7 +322,7 @@ def _parameters(desired: Desired, probe: Probe) -> Iterator[Difference]:
     if probe.container or probe.target == "image" or not desired.parameters:
         return
     if "kernel" not in probe.facts:
-        yield from _unread("parameters", desired.parameters, probe)
+        yield from unread("parameters", desired.parameters, probe)
         return
     words = probe.part("kernel").get("cmdline", [])
     for text in desired.parameters:

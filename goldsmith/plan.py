@@ -47,6 +47,7 @@ class Plan:
             "units": list(desired.units),
             "sysctls": list(desired.sysctls),
             "modules": list(desired.modules),
+            "environments": {name: one.digest for name, one in desired.environments.items()},
             "package_files": sorted({path for one in desired.packages.values() for path in one.files}),
             "hash_always": sorted({path for one in desired.packages.values() if one.verify for path in one.files}),
             "variables": {role.name: self._told(role) for role in self.roles},
@@ -66,12 +67,14 @@ class Plan:
             kind, key = "packages", package.name if package else key
         elif kind == "modules":
             key = key.split(" ")[0].replace("-", "_")
+        elif kind == "environments":
+            key = key.split(" ")[0]
         return self.desired.owner.get((kind, key), self.roles[0].name if self.roles else "goldsmith")
 
     def promised(self) -> Iterator[tuple[str, str]]:
         """(part of the probe, key) of everything that is compared with a promise."""
         desired = self.desired
-        for kind in ("packages", "files", "units", "modules", "sysctls"):
+        for kind in ("packages", "files", "units", "modules", "sysctls", "environments"):
             yield from ((kind, key) for key in getattr(desired, kind))
         yield from (("stale_files", key) for key in ("stale", "pending"))
         yield from (("package_files", path) for one in desired.packages.values() for path in one.files)

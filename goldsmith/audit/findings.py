@@ -17,7 +17,7 @@ from goldsmith.probe.bundle import expected_parts, part_name
 CHECKS: dict[Kind, str] = {
     "packages": "package", "holds": "hold", "contents": "package-content", "files": "file",
     "stale": "stale-file", "pending": "pending-reload", "units": "unit",
-    "modules": "module", "sysctls": "sysctl", "parameters": "kernel-parameter",
+    "modules": "module", "sysctls": "sysctl", "parameters": "kernel-parameter", "environments": "environment",
 }  # fmt: skip
 
 
@@ -113,7 +113,7 @@ def _asking(plan: Plan, probe: Probe) -> Iterator[Finding]:
 
 def _of_difference(plan: Plan, probe: Probe, one: Difference) -> Finding:
     role = plan.role_of(one)
-    if one.kind in ("packages", "holds", "contents"):
+    if one.kind in ("packages", "holds", "contents", "environments"):
         source = f"images/{plan.lock.image}/image.lock"
     else:
         source = f"roles/{role}/desired.py"

@@ -4,6 +4,6 @@ Import this only in pyinfra's deploy code; goldsmith.converge.run starts pyinfra
 """
 
 from goldsmith.converge.host import this_plan
-from goldsmith.converge.steps import before_packages, packages, read_back, role
+from goldsmith.converge.steps import before_packages, environments, packages, read_back, role
 
-__all__ = ["before_packages", "packages", "read_back", "role", "this_plan"]
+__all__ = ["before_packages", "environments", "packages", "read_back", "role", "this_plan"]

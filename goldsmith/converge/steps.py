@@ -11,13 +11,17 @@ from pyinfra.api.command import PyinfraCommand
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
-from goldsmith.compare import Difference
+from goldsmith.compare import Difference, Kind
 from goldsmith.converge.host import differences
-from goldsmith.converge.operations import apt, files, kernel, systemd
+from goldsmith.converge.operations import apt, files, kernel, python, systemd
 from goldsmith.model.finding import Severity
 from goldsmith.plan import Plan
 from goldsmith.role import Role
 
+# What a deploy can bring about, whatever a reboot may add.
+_READ_BACK: tuple[Kind, ...] = (
+    "packages", "holds", "contents", "environments", "files", "stale", "pending", "units",
+)  # fmt: skip
 # One stamp a run: all that it replaces is found under one name in /var/backups/goldsmith.
 _STAMP = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
 
@@ -40,6 +44,12 @@ def packages(plan: Plan) -> None:
     apt.transaction(plan, name="packages")
 
 
+def environments(plan: Plan) -> None:
+    """All Python environments of all roles, each made anew or linked to."""
+    if plan.desired.environments:
+        python.environments(plan, _STAMP, name="Python environments")
+
+
 def role(plan: Plan, one: Role) -> None:
     """A role's files, units, modules and sysctls, then what its own deploy.py does."""
     if _has(plan, "files", one, before=False):
@@ -58,9 +68,7 @@ def read_back(plan: Plan) -> None:
 
 @operation()
 def _read_back(plan: Plan) -> Iterator[PyinfraCommand]:
-    left = remaining(
-        (yield from differences(plan, ["packages", "holds", "contents", "files", "stale", "pending", "units"]))
-    )
+    left = remaining((yield from differences(plan, _READ_BACK)))
     # while predicting this is what an earlier operation will do; when it runs, that has been done
     if left and host.state.is_executing:
         yield FunctionCommand(_report, (left,), {})

@@ -29,7 +29,10 @@ CORE = {
     "sysctls": ("system.py", "sysctl_facts", "live"),
     "modules": ("system.py", "module_facts", "kernel"),
     "package_files": ("files.py", "package_file_facts", "always"),
+    "environments": ("environments.py", "environment_facts", "always"),
 }
+# Core parts that take longer: seconds for them, and in a deep probe, which hashes gigabytes.
+SLOW = {"package_files": (DEADLINE, 60.0), "environments": (20.0, 150.0)}
 # Python 2 or 3.5 must still get as far as the sentence that refuses it: no syntax newer than that here.
 SCRIPT = """\
 import sys
@@ -65,7 +68,8 @@ def bundle(roles: Iterable[Role], want: Mapping[str, Any]) -> str:
 
     want, each key may be missing: `target` (live or image), `deep`, `parts` (names: run these alone), `variables`
     (role → its variables), and what to look at: `files` (path → expected sha256 or null), `secret_files` (paths),
-    `units`, `sysctls`, `modules` (names), `package_files` and, of those, `hash_always` (paths).
+    `units`, `sysctls`, `modules` (names), `environments` (name → digest), `package_files` and, of those,
+    `hash_always` (paths).
     Raises GoldsmithError for a probe.py that isn't Python 3.8, or whose
     DEADLINE isn't a number.
     """
@@ -73,7 +77,7 @@ def bundle(roles: Iterable[Role], want: Mapping[str, Any]) -> str:
     sources = {path.name: path.read_text() for path in sorted(NODE.glob("*.py")) if path.name != "__init__.py"}
     parts = [
         {"name": name, "file": file, "function": function, "where": where,
-         "deadline": DEADLINE * 12 if deep and name == "package_files" else DEADLINE}
+         "deadline": SLOW.get(name, (DEADLINE, DEADLINE))[deep]}
         for name, (file, function, where) in CORE.items()
     ]  # fmt: skip
     for role in roles:
