@@ -20,6 +20,7 @@ def check(node: Node, lock: Lock, facts: Mapping[str, Any]) -> Iterator[Finding]
         yield from _version(node, lock, locked, facts["system"])
         yield from _files(node, locked, facts["packaged"])
     for environment in facts["environments"]:
+        yield from _environment(node, lock, environment)
         yield from _nccl(node, lock, environment, facts["loader_error"])
 
 
@@ -54,6 +55,28 @@ def _version(node: Node, lock: Lock, locked: tuple[str, str], system: Sequence[M
             evidence=(f"before {PLACE} on the path of the system's Python",),
             remedy="on {nodes}: uninstall it (/usr/bin/python3 -m pip uninstall torch), or move it to an environment "
                    "of its own", **common,
+        )  # fmt: skip
+
+
+LOCKED = re.compile(r"/opt/goldsmith/python/(?P<name>.+)-[0-9a-f]{12}(\.\d+)?/lib/")
+
+
+def _environment(node: Node, lock: Lock, facts: Mapping[str, Any]) -> Iterator[Finding]:
+    """A locked environment has the locked torch: what its version.py says, beside what is recorded of it."""
+    match = LOCKED.match(facts["path"])
+    locked = lock.environments.get(match["name"]) if match else None
+    if match is None or locked is None:
+        return
+    wheel = locked.wheels.get("torch")
+    seen = facts["version"] or ""
+    # the default index has builds for one CUDA without saying so: 2.6.0 is 2.6.0+cu124 in its version.py
+    fits = wheel is not None and wheel.version in (seen, seen.split("+")[0])
+    if not fits:
+        yield Finding(
+            node=node.name, check="pytorch.version-matches-lock", severity=Severity.FAIL, fact=facts["path"],
+            expected=f"PyTorch {wheel.version} of {wheel.filename}" if wheel else "no PyTorch in this environment",
+            actual=_said(facts), source=f"images/{lock.image}/image.lock",
+            evidence=(f"{facts['path']}/torch/version.py",), remedy="goldsmith deploy {site} --limit {nodes}",
         )  # fmt: skip
 
 

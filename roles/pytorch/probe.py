@@ -20,6 +20,8 @@ PLACES = (
     "/opt/*/lib/python3*/site-packages", "/opt/*/*/lib/python3*/site-packages",
     "/opt/*/envs/*/lib/python3*/site-packages",
 )  # fmt: skip
+# goldsmith's own: links; the folders beside them are those that they led to before
+LOCKED = "/opt/goldsmith/python/*"
 NEEDED, STRTAB, STRSZ, RPATH, RUNPATH = 1, 5, 10, 15, 29
 IMPORT = (
     "import json, torch\n"
@@ -39,6 +41,8 @@ def probe(run: Any) -> dict[str, Any]:
     places = list(run.variables.get("pytorch_environments") or []) + order
     for pattern in PLACES:
         places += run.glob(pattern)
+    for link in run.glob(LOCKED):
+        places += run.glob(link + "/lib/python3*/site-packages") if os.path.islink(run.path(link)) else []
     cache, loader_error = loader_cache(run)
     found: dict[str, dict[str, Any]] = {}
     for place in places:
