@@ -89,7 +89,8 @@ def _problem(hit: Hit, places: Places, directory: Path) -> Problem:
         where = f"{directory / 'image.lock'}, packages.{hit.package}"
     else:
         where = _tidy(places.of(*hit.field))
-    sources = dict.fromkeys([*(fact.source for fact in hit.facts), hit.rule.source])
+    said = [*(fact.source for fact in hit.facts), hit.rule.source]
+    sources = dict.fromkeys(one for text in said for one in text.split("; "))
     return Problem(hit.rule.id, severity_of(hit), where, hit.what + note, "; ".join(sources), hit.remedy)
 
 

@@ -160,7 +160,7 @@ def goldsmith(*words: str) -> subprocess.CompletedProcess[str]:
         (("audit", "inventories/lab", "--limit", "node[01-"), "not a node set"),
         (("audit", "inventories/lab", "--saved", "/nonexistent"), "no such folder"),
         (("deploy", "inventories/lab", "--limit", "nodex"), "did you mean nodes"),
-        (("lock", "images/nope"), "images beside it: lab"),
+        (("lock", "images/nope"), "h200-ubuntu2404, lab"),
         (("probe",), "say which node"),
         (("new-role", "X"), "can't be a role's name"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
 
 from goldsmith.lint.subject import Field, Subject, older
@@ -46,10 +47,10 @@ def lint(subject: Subject) -> Iterator[Hit]:
         field: Field = ("hardware", "gpus", index)
         gpu = facts.gpus.get(name)
         if gpu is None:
-            near = [one for one in facts.gpus if one[:2] == name[:2]]
+            near = difflib.get_close_matches(name, facts.gpus, n=3)
             yield GPU2.hit(
                 f"nothing is known of a GPU {name}, so nothing that depends on it was checked"
-                + (f"; known are {', '.join(near)}" if near else ""), *field,
+                + (f"; near it are {', '.join(near)}" if near else ""), *field,
             )  # fmt: skip
         elif driver:
             yield from _modules(subject, driver, name, field)
