@@ -1,6 +1,6 @@
 # What people type. Everything is set up on the way; nothing else is done by hand.
 .DEFAULT_GOAL := help
-.PHONY: help setup need-root lab stop-lab clean-lab test lint requirements new-role clean
+.PHONY: help setup need-root lab stop-lab clean-lab test bench-lock lint requirements new-role clean
 
 goldsmith := .venv/bin/goldsmith
 # the image that a new role is added to; IMAGE= for none
@@ -35,6 +35,9 @@ lint: setup  ## ruff and mypy alone
 
 requirements: setup  ## renew requirements.lock from pyproject.toml
 	@scripts/requirements.sh
+
+bench-lock: lab  ## what an exact lock costs, beside plain apt: resolve, pool, a deploy that changes nothing (as root)
+	@.venv/bin/python benchmarks/lock.py inventories/lab
 
 new-role: setup  ## make new-role NAME=x [IMAGE=lab]: lay down roles/x and add it to the image
 	@test -n "$(NAME)" || { echo "error: which role? make new-role NAME=x" >&2; exit 4; }

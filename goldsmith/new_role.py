@@ -12,7 +12,7 @@ import yaml
 
 from goldsmith import atomic
 from goldsmith.errors import GoldsmithError
-from goldsmith.model.image import read_image
+from goldsmith.model.image import read_placed
 
 _TEMPLATE = Path(__file__).parent / "role_template"
 
@@ -57,8 +57,14 @@ def _render(source: Path, folder: Path, name: str) -> Path:
 
 def _with_role(folder: Path, name: str) -> tuple[Path, str]:
     """image.yml with the role at the end of its list, everything else as it was, comments too."""
-    image = read_image(folder)
+    image, places = read_placed(folder)
     path = folder / "image.yml"
+    if name not in image.roles and places.file_of("roles") != path:
+        raise GoldsmithError(
+            "its roles are those of an image that it extends, and others may extend that one, too",
+            where=places.of("roles"),
+            hint=f"add {name} there by hand (IMAGE= lays the role down alone), or give {path} a list of its own",
+        )
     if name in image.roles:
         return path, path.read_text()
     return path, add_to_roles(path.read_text(), name, where=str(path))
