@@ -41,6 +41,13 @@ def test_exit_codes_and_upgrade(lab: Lab, tmp_path_factory: pytest.TempPathFacto
             run(lab, words, probes)
 
 
+def test_lock_and_pool(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
+    probes = str(tmp_path_factory.mktemp("docs") / "probes")
+    for page in ("lock-an-image.md", "the-pool.md"):
+        for words in commands(PROJECT / "docs" / page):
+            run(lab, words, probes)
+
+
 @pytest.fixture
 def with_node05(lab: Lab) -> Iterator[Lab]:
     hosts = lab.site / "hosts.yml"
