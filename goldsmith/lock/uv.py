@@ -8,6 +8,7 @@ Facts: `uv pip compile --help` of the version in pyproject.toml.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,9 +37,10 @@ def compile_(target: Target, folder: Path, cache: Path, *options: str, what: str
     another one is never taken (the pytorch-nightly incident of December 2022, torchtriton).
     """
     command = [
-        find_uv_bin(), "pip", "compile", "requirements.in", "--cache-dir", str(cache), "--color", "never",
-        "--no-progress", "--no-python-downloads", "--no-header", "--no-emit-index-url", "--only-binary", ":all:",
-        "--python-version", target.python, "--python-platform", target.platform,
+        # --python: looking for one takes uv half a second, and which it is doesn't matter
+        find_uv_bin(), "pip", "compile", "requirements.in", "--python", sys.executable, "--cache-dir", str(cache),
+        "--color", "never", "--no-progress", "--no-python-downloads", "--no-header", "--no-emit-index-url",
+        "--only-binary", ":all:", "--python-version", target.python, "--python-platform", target.platform,
         "--index-strategy", "first-index", "--resolution", "highest", "--prerelease", "if-necessary",
         *(["--index", target.index] if target.index else []), *options,
     ]  # fmt: skip
