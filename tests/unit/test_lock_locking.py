@@ -279,3 +279,17 @@ def test_the_command_line(project: Project) -> None:
     assert CliRunner().invoke(lock, [image, "--check"]).exit_code == 0
     assert CliRunner().invoke(pool, [image]).exit_code == 0
     assert CliRunner().invoke(pool, ["verify", image]).exit_code == 0
+    shown = CliRunner().invoke(lock, [image, "--show"])
+    assert shown.exit_code == 0 and "name: tiny" in shown.output
+    same = CliRunner().invoke(lock, ["diff", image, f"{image}/image.lock"])
+    assert same.output == "the same packages and wheels\n"
+    project.define(IMAGE.replace("550.1.0", "570.9.0"))
+    stale = CliRunner().invoke(lock, [image, "--check"])
+    assert stale.exit_code == 2 and "is stale" in stale.output
+    moved = CliRunner().invoke(lock, [image])
+    assert "libgpu1 550.1.0-2 → 570.9.0-1" in moved.output and "2 upgraded" in moved.output
+    for wrong in (["--check", "--refresh"], ["--offline"], ["--show", "--upgrade", "gpu"]):
+        assert "can't be asked for together" in CliRunner().invoke(lock, [image, *wrong]).output
+    for nowhere in ("nowhere", "HEAD:images/tiny", "--upload-pack=x:y"):
+        done = CliRunner().invoke(lock, ["diff", image, nowhere])
+        assert done.exit_code != 0 and isinstance(done.exception, (GoldsmithError, SystemExit))

@@ -186,3 +186,22 @@ def test_options_and_too_short_lines() -> None:
 )
 def test_security_suites(suite: str, answer: bool) -> None:
     assert is_security(suite) is answer
+
+
+def test_ubuntus_own_mirrors(tmp_path: Path) -> None:
+    """deb822 as Ubuntu 24.04 lays it down, with another publisher's repository beside it."""
+    etc = tmp_path / "apt"
+    (etc / "sources.list.d").mkdir(parents=True)
+    (etc / "sources.list.d/ubuntu.sources").write_text(
+        "Types: deb\nURIs: http://mirror.invalid/ubuntu/\nSuites: noble noble-updates noble-backports\n"
+        "Components: main universe\nSigned-By: /usr/share/keyrings/ubuntu-archive-keyring.gpg\n\n"
+        "Types: deb\nURIs: http://security.invalid/ubuntu/\nSuites: noble-security\n"
+        "Components: main universe\nSigned-By: /usr/share/keyrings/ubuntu-archive-keyring.gpg\n"
+    )
+    (etc / "sources.list.d/other.list").write_text("deb http://other.invalid/debian noble main\n")
+    release = tmp_path / "os-release"
+    release.write_text("ID=ubuntu\nVERSION_CODENAME=noble\n")
+    mirrors = host_mirrors("ubuntu", etc, release)
+    assert (mirrors.archive, mirrors.security) == ("http://mirror.invalid/ubuntu", "http://security.invalid/ubuntu")
+    assert mirrors.complete(["noble", "noble-updates", "noble-security"])
+    assert host_mirrors("debian", etc, release) == Mirrors(None, None)
