@@ -69,12 +69,13 @@ class Subject:
         if family.version:
             # the lock satisfies it, and may be more exact: 550 for 550.144.03
             exact = next((self._locked(one) for one in family.packages if one not in family.versions), None)
-            return Known(exact or release(family.version), ("stack", name, "version"))
+            text = exact or release(family.version)
+            return Known(text, ("stack", name, "version")) if text else None
         for package in family.packages:
-            if pin := family.versions.get(package):
-                return Known(self._locked(package) or release(pin), ("stack", name, "versions", package))
-            if locked := self._locked(package):
-                return Known(locked, ("stack", name), package)
+            pin, locked = family.versions.get(package), self._locked(package)
+            if text := locked or (release(pin) if pin else None):
+                field: Field = ("stack", name, "versions", package) if pin else ("stack", name)
+                return Known(text, field, "" if pin else package)
         return None
 
     def pinned(self, name: str, package: str) -> Known | None:
@@ -122,11 +123,11 @@ class Subject:
         yield from self.image.python.items()
 
 
-def release(version: str) -> str:
+def release(version: str) -> str | None:
     """The digits and dots that a version starts with: `1:550.144.03-0ubuntu1` → `550.144.03`; `2.22.3-1-1` → `2.22.3`;
-    `2.21.5-1+cuda12.5` → `2.21.5`. All of it, if it starts otherwise."""
-    match = re.match(r"\d+(\.\d+)*", upstream(version))
-    return match.group() if match else upstream(version)
+    `2.21.5-1+cuda12.5` → `2.21.5`. None of one that starts otherwise: it is none that rules can judge."""
+    match = re.match(r"[0-9]+(\.[0-9]+)*", upstream(version))
+    return match.group() if match else None
 
 
 def older(one: str, other: str) -> bool:
@@ -136,5 +137,5 @@ def older(one: str, other: str) -> bool:
 
 def branch(driver: str) -> int:
     """550.144.03 → 550; 0 of what isn't a driver's version."""
-    match = re.match(r"\d+", driver)
+    match = re.match(r"[0-9]+", driver)
     return int(match.group()) if match else 0

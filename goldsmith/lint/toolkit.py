@@ -41,13 +41,14 @@ def _release_of(facts: Facts, package: str, version: str | None) -> str | None:
     # Debian says it itself: 12.4.127~12.4.1 is the runtime of 12.4.1
     if version and (said := re.search(r"~(\d+\.\d+(\.\d+)?)", version)):
         return said[1]
-    if version and META.fullmatch(package):
-        return release(version)
-    if version and release(version) in facts.cuda_runtimes:
-        return facts.cuda_runtimes[release(version)].toolkit
+    if version and META.fullmatch(package) and (text := release(version)):
+        return text
+    if version and (known := facts.cuda_runtimes.get(release(version) or "")):
+        return known.toolkit
     if named := NAMED.fullmatch(package):
         return ".".join(part for part in named.groups() if part)
-    return minor(version) if version and RUNTIME.fullmatch(package) else None
+    text = release(version) if version and RUNTIME.fullmatch(package) else None
+    return minor(text) if text else None
 
 
 def runtime_release(facts: Facts, version: str) -> str:
@@ -56,7 +57,7 @@ def runtime_release(facts: Facts, version: str) -> str:
 
 
 def minor(version: str) -> str:
-    return ".".join(release(version).split(".")[:2])
+    return ".".join(version.split(".")[:2])
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from goldsmith.lint.facts import Facts, packaged_facts
 from goldsmith.lint.rules import RULES
@@ -52,6 +54,7 @@ CASES = [
     Case("V1", {"stack": {"nccl": {"version": None}}}, UNKNOWN, ("nccl",)),
     Case("V1", {"stack": {"cuda": {"version": None, "packages": ["nsight-compute"]}}}, UNKNOWN, ("CUDA",)),
     Case("V1", {"stack": {"driver": {"version": None}}}, locked={}),
+    Case("V1", {"stack": {"nccl": {"version": None, "versions": {"libnccl2": "latest"}}}}, UNKNOWN),
     Case("V1", {"stack": {"cuda": {"version": None, "packages": ["cuda-toolkit-13-0", "nsight-compute"]}}}),
     Case("V1", {"stack": {"nccl": {"version": None, "versions": {"libnccl2": "2.28.9"}}}}),
     Case("V2", {}, FAIL, ("580.126.20", "580.105.08"),
@@ -100,6 +103,7 @@ CASES = [
     # PyTorch
     Case("T1", torch("torch==2.12.0"), WARN, ("2.29.7", "2.28.9", "RPATH", "nccl-tests")),
     Case("T1", torch("torch==2.11.0")),
+    Case("T1", torch("torch==2.12"), WARN, ("2.29.7",)),
     Case("T1", {"stack": {"nccl": None}, **torch("torch==2.12.0")}),
     Case("T1", {}, WARN, ("2.27.5", "2.28.9"), wheels=("torch 2.11.0", "nvidia-nccl-cu13 2.27.5")),
     Case("T1", {}, wheels=("torch 2.11.0", "nvidia-nccl-cu13 2.28.9", "nvidia-cuda-runtime 13.0.96")),
@@ -157,6 +161,10 @@ CASES = [
     Case("OK5", {}, FAIL, locked={"nvidia-dkms-580": ("580.105.08-0ubuntu1", "driver", "cuda")}),
     Case("OK5", {"stack": {"driver": {"flavor": "proprietary", "packages": ["nvidia-dkms-580"]}}}),
     Case("OK5", {"stack": {"driver": {"flavor": None}}}),
+    Case("OK5", {"stack": {"driver": {"packages": ["nvidia-driver", "nvidia-open-kernel-dkms"]}}}),
+    Case("OK5", {"stack": {"driver": {"packages": ["nvidia-driver-580-server"]}}}, FAIL),
+    Case("OK5", {"stack": {"driver": {"packages": [f"linux-modules-nvidia-580-server-{KERNEL}"]}}}, FAIL),
+    Case("OK5", {"stack": {"driver": {"packages": [f"linux-modules-nvidia-580-server-open-{KERNEL}"]}}}),
     Case("GPU1", {**gpu("B200"), "stack": driver("570.124.06")}, FAIL, ("B200", "570.133.20", "570.124.06")),
     Case("GPU1", {**gpu("B200"), "stack": driver("570.133.20")}),
     # nobody has verified this one
@@ -277,6 +285,19 @@ def test_what_nobody_has_verified_never_fails() -> None:
     for case in CASES:
         if case.severity is Severity.FAIL and case.rule in resting:
             assert run(case, hearsay)[case.rule] is Severity.WARN, case
+
+
+@settings(max_examples=150, deadline=None)
+@given(*[st.from_regex(r"[0-9][A-Za-z0-9.+~:-]{0,8}", fullmatch=True)] * 3, st.text(min_size=1, max_size=8))
+def test_whatever_a_version_is_it_is_judged(one: str, two: str, three: str, anything: str) -> None:
+    change: Change = {
+        "stack": {
+            **driver(one), "cuda": {"version": two, "packages": ["cuda-toolkit", "libcudart12", "cuda-nvcc-12-5"]},
+            "nccl": {"version": None, "versions": {"libnccl2": anything}}, "container_toolkit": {"version": three},
+        },
+        "python": {"train": {"requirements": [f"torch=={three}", f"nvidia-nccl-cu12=={two}"]}},
+    }  # fmt: skip
+    assert {hit.rule.id for hit in hits(change)} <= {rule.id for rule in RULES}
 
 
 def test_ids_are_as_they_are_written_elsewhere() -> None:

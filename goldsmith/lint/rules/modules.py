@@ -34,9 +34,10 @@ GPU2 = Rule(
     "correct the name (as NVIDIA writes it: H100, GB200), or add it to the facts with its source",
 )  # fmt: skip
 OPEN = r"nvidia-.*-open(-.*)?|nvidia-open(-.*)?|linux-modules-nvidia-.*-open-.*"
+# not nvidia-driver itself: Debian's takes modules of either flavor
 PROPRIETARY = (
-    r"nvidia-(driver|dkms|kernel-source)(-\d+)?(-server)?|nvidia-kernel-dkms|cuda-drivers(-\d+)?"
-    r"|linux-modules-nvidia-\d+(-server)?-(?!open).*"
+    r"nvidia-driver-\d+(-server)?|nvidia-(dkms|kernel-source)(-\d+)?(-server)?|nvidia-kernel-dkms|cuda-drivers(-\d+)?"
+    r"|linux-modules-nvidia-\d+-(?!(.*-)?open-).*"
 )
 
 

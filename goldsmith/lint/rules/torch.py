@@ -112,14 +112,14 @@ def _project(requirement: str) -> str:
 def _brings(subject: Subject, environment: Environment, versions: Mapping[str, str | None]) -> Brings:
     torch = versions["torch"]
     public, _, local = (torch or "").partition("+")
-    cuda = _wheel(versions, _RUNTIME)
-    nccl = _wheel(versions, _NCCL)
-    known = subject.facts.torch.get(public)
+    cuda, nccl = _wheel(versions, _RUNTIME), _wheel(versions, _NCCL)
+    # 2.5 is 2.5.0, to pip
+    known = subject.facts.torch.get(public) or subject.facts.torch.get(f"{public}.0")
     # an index of its own, or a local version, has builds for another CUDA than the default one
     special = environment.index or local
     variant = re.search(r"(?:^|/)cu(\d+)(\d)/?$", local or environment.index or "")
     if cuda:
-        cuda = runtime_release(subject.facts, release(cuda))
+        cuda = runtime_release(subject.facts, cuda)
     elif variant:
         cuda = f"{variant[1]}.{variant[2]}"
     if known and not special:
@@ -127,8 +127,9 @@ def _brings(subject: Subject, environment: Environment, versions: Mapping[str, s
         nccl = nccl or known.nccl
     elif known and cuda and minor(runtime_release(subject.facts, known.cuda)) == minor(cuda):
         nccl = nccl or known.nccl
-    return Brings(torch or "(not pinned)", cuda, release(nccl) if nccl else None, (known,) if known else ())
+    return Brings(torch or "(not pinned)", cuda, nccl, (known,) if known else ())
 
 
 def _wheel(versions: Mapping[str, str | None], project: re.Pattern[str]) -> str | None:
-    return next((version for name, version in versions.items() if version and project.fullmatch(name)), None)
+    found = (version for name, version in versions.items() if version and project.fullmatch(name))
+    return next((text for version in found if (text := release(version))), None)
