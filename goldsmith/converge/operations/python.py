@@ -103,9 +103,13 @@ def make(environment: PythonEnvironment, folder: str, url: str, image: str, targ
     clean = f"env -i PATH=/usr/bin:/bin HOME={path}/.tmp TMPDIR={path}/.tmp LC_ALL=C.UTF-8 TZ=UTC PYTHONHASHSEED=0"
     steps = [f"cd / && umask 022 && chmod 0644 {' '.join([f'{path}/requirements.txt', *pinned])}"]
     if environment.wheels:
-        steps.append(f"{clean} PIP_CONFIG_FILE=/dev/null {path}/bin/python -B {PIP}/pip {_install(path, url, image)}")
+        steps.append(f"set -- {PIP}")
+        install = _install(path, url, image)
+        steps.append(f'{clean} PIP_CONFIG_FILE=/dev/null {path}/bin/python -B "$1/pip" {install}')
     # checked by the source's hash, not by its time: the same in every build, and an edited file is still noticed
-    steps.append(f"{{ {clean} {path}/bin/python -m compileall -q --invalidation-mode checked-hash {site} >&2 || :; }}")
+    steps.append(
+        f"{{ {clean} {path}/bin/python -B -m compileall -q --invalidation-mode checked-hash {site} >&2 || :; }}"
+    )
     steps.append(f"rm -rf -- {path}/.tmp")
     if target == "live":
         steps.append(f"sync -f {path}")  # the mark must not outlive a power cut that the files don't
@@ -143,7 +147,8 @@ root, name, keep = json.loads(WHAT)
 ours = re.compile(re.escape(name) + r"-[0-9a-f]{12}(\\.\\d+)?$")
 old = [one for one in os.listdir(root) if ours.match(one) and one not in keep]
 used = b""
-for pid in [one for one in os.listdir("/proc") if one.isdigit() and int(one) != os.getpid()] if old else []:
+# not ourselves, and not init, which even root may be forbidden to look into, and which is no job
+for pid in [one for one in os.listdir("/proc") if one.isdigit() and int(one) not in (1, os.getpid())] if old else []:
     for what in ("maps", "cmdline", "environ"):
         try:
             with open("/proc/%s/%s" % (pid, what), "rb") as file:
