@@ -130,6 +130,7 @@ CASES = [
          locked={"nvidia-fabricmanager": ("580.105.09-1", "fabricmanager", "cuda")}),
     Case("FM1", {"stack": {"fabricmanager": {"version": "580.105.08-1"}}}),
     Case("FM2", {"stack": {"fabricmanager": None}}, FAIL, ("hgx", "no fabric manager")),
+    Case("FM2", {"stack": {"fabricmanager": None, "driver": {"version": None}}}, FAIL),
     Case("FM2", {"hardware": {"platform": None}, "stack": {"fabricmanager": None}}, UNKNOWN, ("H200",)),
     Case("FM2", {"hardware": {"platform": "pcie"}, "stack": {"fabricmanager": None}}),
     Case("FM2", {"hardware": {"platform": None, "gpus": ["L40S"]}, "stack": {"fabricmanager": None}}),
@@ -267,6 +268,13 @@ def test_each_rule_has_a_case_and_its_opposite() -> None:
         mine = [case.severity for case in CASES if case.rule == rule.id]
         assert None in mine, f"{rule.id} isn't tried on something right"
         assert rule.severity in mine, f"{rule.id} isn't tried on something broken"
+
+
+def test_the_remedy_names_the_package_of_the_drivers_branch() -> None:
+    for version, package in (("550.144.03", "nvidia-fabricmanager-550 "), ("580.105.08", "nvidia-fabricmanager ")):
+        change = {"stack": {**driver(version), "fabricmanager": None}}
+        (one,) = (hit for hit in hits(change) if hit.rule.id == "FM2")
+        assert package in one.remedy and version in one.remedy
 
 
 def test_what_is_right_says_nothing() -> None:
