@@ -13,11 +13,12 @@ from goldsmith.errors import GoldsmithError
 
 
 def find_project(start: Path | None = None) -> Path:
-    """The project that `start` (default: the working directory) lies in."""
+    """The project that `start` lies in, or else the working directory: an image may be tried outside of any."""
     here = (start or Path.cwd()).resolve()
-    for folder in (here, *here.parents):
-        if (folder / "roles").is_dir() and (folder / "images").is_dir():
-            return folder
+    for place in (here, Path.cwd().resolve()):
+        for folder in (place, *place.parents):
+            if (folder / "roles").is_dir() and (folder / "images").is_dir():
+                return folder
     raise GoldsmithError(
         "no goldsmith project here: no folder from here up holds roles/ and images/",
         where=str(here),
