@@ -98,6 +98,21 @@ def lab_site(folder: Path, *, name: str, bridge: str, network: str, nodes: str =
     return folder
 
 
+def copy_of_project(folder: Path) -> Path:
+    """This checkout as it is now, copied to `folder`, with the lab's lock if there is one."""
+    shutil.rmtree(folder, ignore_errors=True)
+    files = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=PROJECT, check=True, capture_output=True, text=True, timeout=60,
+    ).stdout.split("\0")  # fmt: skip
+    # a lock that another one is made from, so that only what was added is resolved
+    for name in [*filter(None, files), "images/lab/image.lock"]:
+        if (PROJECT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(PROJECT / name, folder / name)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def site() -> Iterator[Path]:
     """The tests' own site."""

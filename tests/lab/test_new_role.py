@@ -12,24 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import PROJECT, Lab, lab_site
+from .conftest import PROJECT, Lab, copy_of_project, lab_site
 
 
 @pytest.fixture
 def other_project(lab: Lab) -> Iterator[Path]:
     """A copy of this checkout, with a lab of one node; it shares the pool, so that nothing is fetched again."""
-    folder = PROJECT / ".goldsmith/tests/project"
-    shutil.rmtree(folder, ignore_errors=True)
-    files = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=PROJECT, check=True, capture_output=True, text=True, timeout=60,
-    ).stdout.split("\0")  # fmt: skip
-    for name in filter(None, files):
-        if (PROJECT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(PROJECT / name, folder / name)
-    # one that a lock is reused from, so that only what the role adds is resolved
-    shutil.copy2(PROJECT / "images/lab/image.lock", folder / "images/lab/image.lock")
+    folder = copy_of_project(PROJECT / ".goldsmith/tests/project")
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 

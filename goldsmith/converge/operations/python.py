@@ -123,7 +123,7 @@ def make(environment: PythonEnvironment, folder: str, url: str, image: str, targ
 def _install(path: str, url: str, image: str) -> str:
     name = path.rsplit("/", 1)[1].rsplit("-", 1)[0]
     words = [
-        "install", "--no-input", "--disable-pip-version-check", "--no-cache-dir", "--no-compile", "--no-deps",
+        "install", "-q", "--no-input", "--disable-pip-version-check", "--no-cache-dir", "--no-compile", "--no-deps",
         "--require-hashes", "--only-binary", ":all:", "--no-warn-script-location", "--progress-bar", "off",
         "--retries", "3", "--timeout", "60", "--index-url", f"{url}/simple/{image}/{name}/",
     ]  # fmt: skip
