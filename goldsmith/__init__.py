@@ -7,7 +7,7 @@ from goldsmith.errors import GoldsmithError
 from goldsmith.model.desired import MANAGED
 from goldsmith.model.finding import Finding, Severity
 from goldsmith.model.image import Image
-from goldsmith.model.lock import POOL_SOURCES, Lock, upstream
+from goldsmith.model.lock import FAMILIES, POOL_SOURCES, Lock, upstream
 from goldsmith.model.node import Node
 from goldsmith.model.resource import (
     File,
@@ -23,6 +23,7 @@ from goldsmith.model.rule import Hit, Rule
 from goldsmith.template import template
 
 __all__ = [
+    "FAMILIES",
     "MANAGED",
     "POOL_SOURCES",
     "File",

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from goldsmith.compare_families import pins, strays
 from goldsmith.compare_python import environments
 from goldsmith.difference import PART, Difference, Kind, gap_of, unread
 from goldsmith.model.desired import Desired
@@ -32,6 +33,8 @@ def compare(desired: Desired, probe: Probe) -> list[Difference]:
     """All differences, in the order in which they would be put right."""
     return [
         *_packages(desired, probe),
+        *strays(desired, probe),
+        *pins(desired, probe),
         *_contents(desired, probe),
         *environments(desired, probe),
         *_files(desired, probe),

@@ -12,6 +12,8 @@ from goldsmith.model.probe import Probe
 Kind = Literal[
     "packages",
     "holds",
+    "strays",
+    "pins",
     "contents",
     "files",
     "stale",
@@ -25,7 +27,8 @@ Kind = Literal[
 
 # The probe's part that each kind is read from.
 PART: dict[Kind, str] = {
-    "packages": "packages", "holds": "packages", "contents": "package_files", "files": "files",
+    "packages": "packages", "holds": "packages", "strays": "packages", "pins": "candidates",
+    "contents": "package_files", "files": "files",
     "stale": "stale_files", "pending": "stale_files", "units": "units",
     "modules": "modules", "sysctls": "sysctls", "parameters": "kernel",
     "environments": "environments",

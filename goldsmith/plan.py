@@ -47,6 +47,7 @@ class Plan:
             "units": list(desired.units),
             "sysctls": list(desired.sysctls),
             "modules": list(desired.modules),
+            "pinned": {one.name: [one.version, one.source] for one in desired.packages.values() if one.held},
             "environments": {name: one.digest for name, one in desired.environments.items()},
             "package_files": sorted({path for one in desired.packages.values() for path in one.files}),
             "hash_always": sorted({path for one in desired.packages.values() if one.verify for path in one.files}),
@@ -62,7 +63,7 @@ class Plan:
         if difference.role:
             return difference.role
         kind, key = difference.kind, difference.key
-        if kind in ("packages", "holds", "contents"):
+        if kind in ("packages", "holds", "strays", "pins", "contents"):
             package = package_of(self.desired, difference)
             kind, key = "packages", package.name if package else key
         elif kind == "modules":
@@ -76,6 +77,7 @@ class Plan:
         desired = self.desired
         for kind in ("packages", "files", "units", "modules", "sysctls", "environments"):
             yield from ((kind, key) for key in getattr(desired, kind))
+        yield from (("candidates", name) for name in desired.held())
         yield from (("stale_files", key) for key in ("stale", "pending"))
         yield from (("package_files", path) for one in desired.packages.values() for path in one.files)
 

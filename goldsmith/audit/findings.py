@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,8 @@ from goldsmith.probe.bundle import expected_parts, part_name
 
 # The stable id of each kind of difference, after the role's name.
 CHECKS: dict[Kind, str] = {
-    "packages": "package", "holds": "hold", "contents": "package-content", "files": "file",
+    "packages": "package", "holds": "hold", "strays": "stray-package", "pins": "pin",
+    "contents": "package-content", "files": "file",
     "stale": "stale-file", "pending": "pending-reload", "units": "unit",
     "modules": "module", "sysctls": "sysctl", "parameters": "kernel-parameter", "environments": "environment",
 }  # fmt: skip
@@ -48,17 +49,18 @@ def _judge(plan: Plan, answer: Answer) -> list[Finding]:
         ]  # fmt: skip
     probe = answer.probe
     of_roles = list(_of_roles(plan, probe))
+    different = compare(plan.desired, probe)
     # a role's own check of a library knows more of it than that its bytes differ: that is told once
     known = {one.fact for one in of_roles}
     found = [
         *_asking(plan, probe),
         *(
             _of_difference(plan, probe, one)
-            for one in _gathered(plan, compare(plan.desired, probe))
+            for one in _gathered(plan, different)
             if not (one.kind == "contents" and one.key in known)
         ),
         *of_roles,
-        *_of_node(plan, probe),
+        *_of_node(plan, probe, {one.key for one in different if one.kind == "strays"}),
     ]
     return sorted(found, key=lambda one: -one.severity.rank)
 
@@ -113,7 +115,7 @@ def _asking(plan: Plan, probe: Probe) -> Iterator[Finding]:
 
 def _of_difference(plan: Plan, probe: Probe, one: Difference) -> Finding:
     role = plan.role_of(one)
-    if one.kind in ("packages", "holds", "contents", "environments"):
+    if one.kind in ("packages", "holds", "strays", "pins", "contents", "environments"):
         source = f"images/{plan.lock.image}/image.lock"
     else:
         source = f"roles/{role}/desired.py"
@@ -136,6 +138,10 @@ def _remedy(plan: Plan, one: Difference) -> str:
         return "find out why it couldn't be read; the audit can't say that it is right"
     if one.kind == "parameters" or (one.kind == "modules" and one.actual == "loaded"):
         return "drain the node and reboot it"
+    if one.kind == "pins":
+        return f"on {{nodes}}: what in /etc/apt/preferences or preferences.d names {one.key} before 00-goldsmith does?"
+    if one.kind == "strays":
+        return f"add {one.key} to the image and lock it again, or remove it on {{nodes}}; a deploy holds it meanwhile"
     site = plan.site or "SITE"
     return f"goldsmith deploy {site} --limit {{nodes}}"
 
@@ -157,7 +163,7 @@ def _of_roles(plan: Plan, probe: Probe) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _of_node(plan: Plan, probe: Probe) -> Iterator[Finding]:
+def _of_node(plan: Plan, probe: Probe, strays: Collection[str]) -> Iterator[Finding]:
     """What no role promises and every node must be able to say: nothing failed, nothing extra, no reboot due."""
     promised_holds = set(plan.desired.held())
     extra = sorted(
@@ -181,7 +187,7 @@ def _of_node(plan: Plan, probe: Probe) -> Iterator[Finding]:
             probe.node, "goldsmith.reboot-needed", Severity.WARN, "reboot", "not needed", reason,
             source="the running kernel", remedy="drain the node and reboot it",
         )  # fmt: skip
-    yield from _extra_packages(plan, probe)
+    yield from _extra_packages(plan, probe, strays)
 
 
 def _reboot_reasons(probe: Probe) -> list[str]:
@@ -189,14 +195,14 @@ def _reboot_reasons(probe: Probe) -> list[str]:
     return [str(reason) for reason in kernel.get("reboot", [])]
 
 
-def _extra_packages(plan: Plan, probe: Probe) -> Iterator[Finding]:
+def _extra_packages(plan: Plan, probe: Probe, strays: Collection[str]) -> Iterator[Finding]:
     """Installed packages that the lock doesn't know: told once a node, since one of them may be the other torch."""
     if not plan.desired.packages:
         return
     extra = sorted(
         f"{name} {one['version']}"
         for name, one in probe.part("packages").items()
-        if name not in plan.lock.packages and one["status"][1:2] not in ("c", "n")
+        if name not in plan.lock.packages and name not in strays and one["status"][1:2] not in ("c", "n")
     )
     if extra:
         shown = ", ".join(extra[:5]) + (f" and {len(extra) - 5} more" if len(extra) > 5 else "")

@@ -100,6 +100,7 @@ def _add(desired: Desired, role: str, resource: Resource) -> None:
             resource,
             held=resource.held or known.held,
             verify=resource.verify or known.verify,
+            source=resource.source or known.source,
             files={**known.files, **resource.files},
         )
     elif known is not None and known != resource:

@@ -16,6 +16,9 @@ from goldsmith.model.resource import Package, PackageFile, PythonEnvironment, Py
 
 # Where a node's apt finds the lock's pool. A role writes the file; the package transaction sees no other source.
 POOL_SOURCES = "/etc/apt/sources.list.d/goldsmith.sources"
+# What the lock that a node was last brought to had in its families: one `package family` a line. A role writes it
+# after the packages; the next transaction may replace exactly these.
+FAMILIES = "/var/lib/goldsmith/families"
 
 
 class LockedFile(BaseModel):
@@ -58,7 +61,7 @@ class LockedPackage(BaseModel):
 
     def resource(self, *, held: bool = False, verify: bool = False) -> Package:
         files = {path: PackageFile(file.size, file.sha256, file.link) for path, file in self.files.items()}
-        return Package(self.name, self.version, held=held, verify=verify, files=files)
+        return Package(self.name, self.version, held=held, verify=verify, source=self.source, files=files)
 
 
 class LockedRepository(BaseModel):
@@ -158,9 +161,11 @@ class Lock(BaseModel):
                 yield package.resource(held=True, verify=verify)
 
     def every_package(self) -> Iterator[Package]:
-        """All packages of the image, not held: roles hold their families."""
+        """All packages of the image. Those of a family are held, whether or not a role promises that family:
+        nvidia-imex, forgotten in a hand-written list of holds, moved alone (GoogleCloudPlatform/cluster-toolkit#4657).
+        """
         for package in self.packages.values():
-            yield package.resource()
+            yield package.resource(held=package.family is not None)
 
     def python_environments(self) -> Iterator[PythonEnvironment]:
         """The Python environments of the image, wheel by wheel."""

@@ -25,13 +25,15 @@ ModuleState = Literal["loaded", "blacklisted"]
 class Package:
     """An exact package. `files` holds what the lock knows of the files in it that a probe looks at.
 
-    verify: their content is hashed by every probe, however large; otherwise large ones only by a deep one.
+    source: the source package that it is built from. verify: their content is hashed by every probe, however large;
+    otherwise large ones only by a deep one.
     """
 
     name: str
     version: str
     held: bool = False
     verify: bool = False
+    source: str = ""
     files: Mapping[str, PackageFile] = field(default_factory=dict, hash=False)
 
 

@@ -22,6 +22,7 @@ CORE = {
     "os": ("system.py", "os_facts", "always"),
     "kernel": ("system.py", "kernel_facts", "always"),
     "packages": ("packages.py", "package_facts", "always"),
+    "candidates": ("candidates.py", "candidate_facts", "always"),
     "files": ("files.py", "file_facts", "always"),
     "stale_files": ("files.py", "stale_facts", "always"),
     "units": ("units.py", "unit_facts", "always"),
@@ -68,9 +69,8 @@ def bundle(roles: Iterable[Role], want: Mapping[str, Any]) -> str:
 
     want, each key may be missing: `target` (live or image), `deep`, `parts` (names: run these alone), `variables`
     (role → its variables), and what to look at: `files` (path → expected sha256 or null), `secret_files` (paths),
-    `units`, `sysctls`, `modules` (names), `environments` (name → digest), `package_files` and, of those,
-    `hash_always` (paths).
-    Raises GoldsmithError for a probe.py that isn't Python 3.8, or whose
+    `units`, `sysctls`, `modules` (names), `pinned` (package → version, source), `environments` (name → digest),
+    `package_files` and, of those, `hash_always` (paths). Raises GoldsmithError for a probe.py that isn't Python 3.8, or whose
     DEADLINE isn't a number.
     """
     deep = bool(want.get("deep"))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from goldsmith import MANAGED, File, GoldsmithError, Lock, Node, Resource, Unit, template
+from goldsmith import FAMILIES, MANAGED, File, GoldsmithError, Lock, Node, Resource, Unit, template
 
 TEMPLATES = Path(__file__).parent / "templates"
 KEYRING = "/etc/apt/keyrings/goldsmith.asc"
@@ -24,7 +24,7 @@ AUTOMATIC = (
 
 
 def desired(node: Node, lock: Lock) -> Iterator[Resource]:
-    yield from lock.every_package()  # not held here: the roles hold their families
+    yield from lock.every_package()
     url, nofile, timeout = node["base_pool_url"], node["base_nofile"], node["base_apt_lock_timeout"]
     if not re.fullmatch(r"(https?|file):/\S*", url):
         raise GoldsmithError(f"base_pool_url isn't a URL: {url!r}", hint="e.g. http://HOST:8642/")
@@ -35,7 +35,12 @@ def desired(node: Node, lock: Lock) -> Iterator[Resource]:
     pool = lock.pool
     yield _before("/etc/apt/sources.list.d/goldsmith.sources", "goldsmith.sources", pool=pool, url=url, keyring=KEYRING)
     yield File(KEYRING, pool.key, before_packages=True)
-    yield _before("/etc/apt/preferences.d/90-goldsmith", "preferences", pool=pool)
+    # the first record that names a package decides, not the last (docs/the-package-transaction.md): so the name sorts
+    # before others'
+    pins = {"pool": pool, "versions": pinned_versions(lock), "sources": family_sources(lock)}
+    yield _before("/etc/apt/preferences.d/00-goldsmith", "preferences", **pins)
+    families = "".join(f"{one.name} {one.family}\n" for one in lock.packages.values() if one.family)
+    yield File(FAMILIES, _header() + families)
     yield _before("/etc/apt/apt.conf.d/90goldsmith", "apt.conf", timeout=timeout)
     # a second source is how a same-named, higher package came to working clusters (aws/aws-parallelcluster#3034,
     # NVIDIA/nvtrust#55)
@@ -49,6 +54,19 @@ def desired(node: Node, lock: Lock) -> Iterator[Resource]:
     yield Unit("chrony.service", "enabled")
     yield File("/etc/security/limits.d/90-goldsmith.conf", _text("limits.conf", nofile=nofile))
     yield File("/etc/systemd/system.conf.d/90-goldsmith.conf", _text("system.conf", nofile=nofile))
+
+
+def pinned_versions(lock: Lock) -> list[tuple[str, str]]:
+    """(version, the packages that have it, separated by blanks)."""
+    packages: dict[str, list[str]] = {}
+    for one in lock.packages.values():
+        packages.setdefault(one.version, []).append(one.name)
+    return [(version, " ".join(sorted(names))) for version, names in sorted(packages.items())]
+
+
+def family_sources(lock: Lock) -> list[str]:
+    """The source packages that the families are built from."""
+    return sorted({one.source for one in lock.packages.values() if one.family})
 
 
 def _before(path: str, name: str, **values: Any) -> File:

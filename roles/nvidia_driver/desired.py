@@ -9,13 +9,16 @@ from pathlib import Path
 from goldsmith import MANAGED, File, GoldsmithError, KernelModule, Lock, Node, Resource, Unit, template
 
 TEMPLATES = Path(__file__).parent / "templates"
+# each at the driver's full version (GoogleCloudPlatform/cluster-toolkit#4657: imex was forgotten)
+FAMILIES = ("driver", "fabricmanager", "imex", "nvlsm")
 PERSISTENCED = "nvidia-persistenced.service"
 
 
 def desired(node: Node, lock: Lock) -> Iterator[Resource]:
     # the whole family: a hold that covered one package of it let the others move (lyulyul/shine-cluster#30,
     # GoogleCloudPlatform/cluster-toolkit#4458)
-    yield from lock.family("driver")
+    for name in FAMILIES:
+        yield from lock.family(name)
     header = MANAGED.format(role="nvidia_driver")
     yield KernelModule("nouveau", "blacklisted")
     options = node["nvidia_driver_module_options"]

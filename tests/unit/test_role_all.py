@@ -105,7 +105,7 @@ def test_base_promises_apt_before_the_packages() -> None:
         sources
     )
     assert desired.files["/etc/apt/keyrings/goldsmith.asc"].content == "a public key\n"
-    pin = desired.files["/etc/apt/preferences.d/90-goldsmith"].content
+    pin = desired.files["/etc/apt/preferences.d/00-goldsmith"].content
     assert "Package: *\nPin: release o=goldsmith,n=lab\nPin-Priority: 1001\n" in pin
     for path in ("/etc/apt/sources.list", "/etc/apt/sources.list.d/debian.sources"):
         assert all(line.startswith("#") for line in desired.files[path].content.splitlines())

@@ -18,11 +18,12 @@ STATE = {
     "not-installed": "n", "config-files": "c", "half-installed": "H", "unpacked": "U",
     "half-configured": "F", "triggers-awaited": "W", "triggers-pending": "t", "installed": "i",
 }  # fmt: skip
-FIELDS = ("Package", "Status", "Architecture", "Version")
+FIELDS = ("Package", "Status", "Architecture", "Version", "Source")
 
 
 def package_facts(run: Run) -> dict[str, Any]:
-    """name (name:arch of a foreign one) → version, arch, status, held, since. Removed packages are left out.
+    """name (name:arch of a foreign one) → version, arch, status, held, since, and source where that has another
+    name. Removed packages are left out.
 
     status is `ii` of a whole package, `hi` of a held one, `iF`, `iU`, `iH` … of one that isn't whole.
     """
@@ -44,6 +45,10 @@ def package_facts(run: Run) -> dict[str, Any]:
             "held": wanted == "hold",
             "since": run.iso(since) if since is not None else None,
         }
+        # `Source: nvidia-settings (550.1)`, where its version is another
+        source = fields.get("Source", name).split(" ")[0]
+        if source != name:
+            found[name if arch in (native, "all") else name + ":" + arch]["source"] = source
     return found
 
 
