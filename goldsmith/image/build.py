@@ -31,27 +31,12 @@ from goldsmith.removal import remove_tree
 
 # Counted up when an image of the same sources comes out differently.
 RULES = 1
-_ENGINE = Path(__file__).parent.parent
+ENGINE = Path(__file__).parent.parent
 # The parts of the engine that an image is made by.
-_ENGINE_PARTS = (
-    "converge", "image", "fleet/rootfs.py", "template.py", "compare.py", "compare_python.py", "plan.py",
-    "model/desired.py",
+ENGINE_PARTS = (
+    "converge", "image", "model", "probe", "fleet/rootfs.py", "lock/sources.py", "template.py", "plan.py",
+    "compare.py", "compare_families.py", "compare_python.py", "difference.py",
 )  # fmt: skip
-
-
-def default_output(project: Path, image: str) -> Path:
-    """Where a build goes unless it is told where."""
-    return state_dir(project) / "images" / image
-
-
-def build(project: Path, image: str, output: Path | None = None) -> Artifact:
-    """Build the image from its lock and the pool, or return what is there if it is the same.
-
-    output: the folder for rootfs.tar.zst and manifest.json. The lock must be there and the pool full
-    (goldsmith.lock.lock_image). Raises GoldsmithError; then the folder holds what it held.
-    """
-    folder = project / "images" / image
-    definition, lock = read_image(folder), read_lock(folder)
     output = output or default_output(project, image)
     state = state_dir(project)
     key = build_key(project, definition, lock)
@@ -118,7 +103,7 @@ def build_key(project: Path, image: Image, lock: Lock) -> str:
         image.model_dump_json(),
         *(sources_digest(project / "roles" / role) for role in image.roles),
         sources_digest(project / "deploy.py"),
-        *(sources_digest(_ENGINE / part) for part in _ENGINE_PARTS),
+        *(sources_digest(ENGINE / part) for part in ENGINE_PARTS),
     ]
     return sha256("\n".join(parts).encode()).hexdigest()
 

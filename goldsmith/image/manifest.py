@@ -100,6 +100,10 @@ def manifest(plan: Plan, probe: Probe, packed: Packed, key: str) -> dict[str, An
             "tree_sha256": packed.tree_sha256,
         },
         "packages": packages,
+        "environments": {
+            name: next((one["projects"] for folder, one in found["folders"].items() if folder == found["link"]), {})
+            for name, found in sorted(probe.part("environments").items())
+        },
         "files": files,
         "units": _lasting(probe.part("units")),
         # every role's own facts: module versions, the library's answer, environments and their wheels

@@ -13,7 +13,7 @@ import pytest
 from goldsmith.compare import Difference
 from goldsmith.errors import GoldsmithError
 from goldsmith.image.artifact import MANIFEST, ROOTFS, read_artifact
-from goldsmith.image.build import sources_digest
+from goldsmith.image.build import ENGINE, ENGINE_PARTS, sources_digest
 from goldsmith.image.manifest import sentence, strangers
 from goldsmith.image.pack import file_digest, pack, unpack
 
@@ -98,3 +98,9 @@ def test_a_difference_is_one_line() -> None:
     assert sentence(Difference("packages", "linux-image", "6.12", "not installed")) == (
         "packages linux-image: expected 6.12, found not installed"
     )
+
+
+def test_the_parts_of_the_engine_that_make_an_image_are_there() -> None:
+    # one that was renamed would no longer count, silently
+    for part in ENGINE_PARTS:
+        assert (ENGINE / part).exists(), part
