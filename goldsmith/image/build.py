@@ -37,6 +37,21 @@ ENGINE_PARTS = (
     "converge", "image", "model", "probe", "fleet/rootfs.py", "lock/sources.py", "template.py", "plan.py",
     "compare.py", "compare_families.py", "compare_python.py", "difference.py",
 )  # fmt: skip
+
+
+def default_output(project: Path, image: str) -> Path:
+    """Where a build goes unless it is told where."""
+    return state_dir(project) / "images" / image
+
+
+def build(project: Path, image: str, output: Path | None = None) -> Artifact:
+    """Build the image from its lock and the pool, or return what is there if it is the same.
+
+    output: the folder for rootfs.tar.zst and manifest.json. The lock must be there and the pool full
+    (goldsmith.lock.lock_image). Raises GoldsmithError; then the folder holds what it held.
+    """
+    folder = project / "images" / image
+    definition, lock = read_image(folder), read_lock(folder)
     output = output or default_output(project, image)
     state = state_dir(project)
     key = build_key(project, definition, lock)
