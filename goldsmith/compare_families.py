@@ -40,7 +40,7 @@ def strays(desired: Desired, probe: Probe) -> Iterator[Difference]:
 
 
 def pins(desired: Desired, probe: Probe) -> Iterator[Difference]:
-    """Held packages of which apt would take another version, if there were one. A part that failed is told by itself."""
+    """Held packages of which apt would take another version, if there were one."""
     held = {one.name: one for one in desired.packages.values() if one.held}
     for name, found in probe.part("candidates").items():
         package = held.get(name)

@@ -43,6 +43,9 @@ def deploy_site(site: Site, limit: str | None, *, check: bool) -> int:
         current.result, current.failed = result.line(check=check), bool(result.failed)
     for nodes, operations in _by_value(result.changed).items():
         _say(f"    {fold(nodes)}  {'to change' if check else 'changed'}: {', '.join(operations)}")
+    for nodes, lines in _by_value(result.notes).items():
+        for line in lines:
+            _say(f"    {fold(nodes)}  {line}")
     for nodes, lines in _by_value(result.failed).items():
         _say(f"    {fold(nodes)}  failed:", style="red")
         for line in lines:

@@ -20,17 +20,20 @@ from goldsmith.plan import plan_node
 from goldsmith.process import Done, run
 
 TIMEOUT = 4 * 3600.0
+# How an operation's line begins that a person is to read though nothing failed.
+NOTE = "note: "
 OnLine = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Result:
     """changed: node → operations that changed it (or, with --check, would). failed: node → what it said; nodes
-    that couldn't be connected to are among them."""
+    that couldn't be connected to are among them. notes: node → what else a person should know."""
 
     nodes: tuple[str, ...]
     changed: Mapping[str, list[str]] = field(default_factory=dict)
     failed: Mapping[str, list[str]] = field(default_factory=dict)
+    notes: Mapping[str, list[str]] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -134,10 +137,15 @@ def read_result(data: Mapping[str, Any], names: list[str], *, check: bool) -> Re
             where="deploy",
             hint="NAME.py beside the site's folder must load that folder: compare inventories/lab.py",
         )
+    notes = {
+        host: found for host in names
+        if (found := [line.removeprefix(NOTE) for line in data["said"].get(host, []) if line.startswith(NOTE)])
+    }  # fmt: skip
     # an operation that never ran, since one before it failed, is no reason
     failed = {host: [*errors.get(host, [])[:1], *data["said"].get(host, [])] for host in data["failed"]}
     return Result(
         nodes=tuple(names),
         changed=changed,
+        notes=notes,
         failed={host: lines or ["it failed and said nothing"] for host, lines in failed.items()},
     )

@@ -70,8 +70,8 @@ def bundle(roles: Iterable[Role], want: Mapping[str, Any]) -> str:
     want, each key may be missing: `target` (live or image), `deep`, `parts` (names: run these alone), `variables`
     (role → its variables), and what to look at: `files` (path → expected sha256 or null), `secret_files` (paths),
     `units`, `sysctls`, `modules` (names), `pinned` (package → version, source), `environments` (name → digest),
-    `package_files` and, of those, `hash_always` (paths). Raises GoldsmithError for a probe.py that isn't Python 3.8, or whose
-    DEADLINE isn't a number.
+    `package_files` and, of those, `hash_always` (paths). Raises GoldsmithError for a probe.py that isn't Python 3.8, or
+    whose DEADLINE isn't a number.
     """
     deep = bool(want.get("deep"))
     sources = {path.name: path.read_text() for path in sorted(NODE.glob("*.py")) if path.name != "__init__.py"}
