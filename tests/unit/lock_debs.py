@@ -46,6 +46,8 @@ def build(deb: Deb, folder: Path) -> Path:
             path = tree / name.lstrip("/")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
+            if name.startswith("DEBIAN/"):  # a maintainer script
+                path.chmod(0o755)
         path = folder / f"{deb.name}_{deb.version.replace(':', '%3a')}_amd64.deb"
         run(
             ["dpkg-deb", "-Zgzip", "--root-owner-group", "--build", tree, path],
