@@ -34,11 +34,11 @@ def read_simulation(
     450 → 460 couldn't be upgraded); what no lock has put there is somebody's.
     """
     refused, replaced, moved, old = [], [], {}, {}
-    families = {one.family for one in lock.packages.values() if one.family}
+    replaceable = outdated(lock, recorded)
     for line in output.splitlines():
         if match := _REMV.match(line):
             name = match["name"].split(":")[0]
-            if name not in lock.packages and recorded.get(name) in families:
+            if name in replaceable:
                 replaced.append(name)
             else:
                 refused.append(f"it would remove {match['name']}")
@@ -59,6 +59,12 @@ def read_simulation(
         refused += half_families(lock, {**have, **moved})
     back = [f"{name} {old[name]} → {moved[name]}" for name in downgraded(output) if name in moved]
     return Said(tuple(refused), tuple(back), tuple(replaced))
+
+
+def outdated(lock: Lock, recorded: Mapping[str, str]) -> set[str]:
+    """Packages of an earlier lock's families that this lock doesn't have, of families that it has."""
+    families = {one.family for one in lock.packages.values() if one.family}
+    return {name for name, family in recorded.items() if family in families and name not in lock.packages}
 
 
 def half_families(lock: Lock, versions: Mapping[str, str]) -> list[str]:

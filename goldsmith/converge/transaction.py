@@ -29,20 +29,25 @@ def new_folder() -> str:
 class Transaction:
     """install: name=version of what is missing or of another version. reinstall: packages whose files aren't
     theirs, or that dpkg was interrupted in. apart: the names of those that go before all others. unhold: holds that
-    are in the way. hold: what must be held at the end and isn't, or won't be once it was changed."""
+    are in the way. hold: what must be held at the end and isn't, or won't be once it was changed. remove: names of
+    an earlier lock's packages that those of this one conflict with."""
 
     install: tuple[str, ...] = ()
     reinstall: tuple[str, ...] = ()
     unhold: tuple[str, ...] = ()
     hold: tuple[str, ...] = ()
     apart: frozenset[str] = field(default=frozenset())
+    remove: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.install or self.reinstall or self.hold)
 
     def steps(self) -> list[Transaction]:
         """One, or two where packages bring apt preferences: those are installed before what they govern
-        (NVIDIA's nvidia-driver-pinning-*; together it is unsatisfiable, NVIDIA/NemoClaw#8197)."""
+        (NVIDIA's nvidia-driver-pinning-*; together it is unsatisfiable, NVIDIA/NemoClaw#8197). One, too, where
+        packages are replaced: a node isn't left without either driver in between."""
+        if self.remove:
+            return [self]
         first, rest = self._only(self.apart), self._only(self.apart, inside=False)
         return [one for one in (first, rest) if one.install or one.reinstall]
 
@@ -52,9 +57,11 @@ class Transaction:
 
         return Transaction(chosen(self.install), chosen(self.reinstall), chosen(self.unhold), chosen(self.hold))
 
-    def replacing(self, names: Iterable[str]) -> Transaction:
-        """The same, which may also take away these: their holds would be in the way."""
-        return replace(self, unhold=tuple(sorted({*self.unhold, *names})))
+    def replacing(self, names: Iterable[str], held: Collection[str]) -> Transaction:
+        """The same, which also takes these away. apt never takes a held package away by itself, and not for
+        --allow-change-held-packages either: it says `held broken packages` (NVIDIA/deepops#1123)."""
+        gone = tuple(sorted(names))
+        return replace(self, remove=gone, unhold=tuple(sorted({*self.unhold, *(set(gone) & set(held))})))
 
 
 def plan_transaction(
@@ -142,30 +149,31 @@ class Commands:
         and kept its old driver is the next unattended upgrade's victim. It writes to a file: when the controller goes
         away, what it would have written to is closed, and apt must not die of that half-way.
         """
-        unhold = f"apt-mark unhold {_words(what.unhold)} && " if what.unhold else ""
+        unhold = f"{_MARK} unhold {_words(what.unhold)} && " if what.unhold else ""
         names = sorted({*what.unhold, *what.hold})
         log = f"{self.folder}/log"
         # of a package that was replaced, or never came, no hold remains
         hold = (
             f"dpkg-query -W -f '${{db:Status-Status}} ${{Package}}\\n' {_words(names)} 2>/dev/null "
-            "| sed -n '/^not-installed /d; /^config-files /d; s/^[^ ]* //p' | xargs -r apt-mark hold"
+            f"| sed -n '/^not-installed /d; /^config-files /d; s/^[^ ]* //p' | xargs -r {_MARK} hold"
             if names
             else ":"
         )
         return (
-            f"( {unhold}{self._install(what)}; code=$?; {hold}; exit $code ) > {log} 2>&1 < /dev/null; "
-            f"code=$?; cat {log}; exit $code"
+            f"( {unhold}{self._install(what)}; code=$?; {hold} || [ $code -ne 0 ] || code=1; exit $code ) "
+            f"> {log} 2>&1 < /dev/null; code=$?; cat {log}; exit $code"
         )
 
     def hold(self, names: Iterable[str]) -> str:
-        return f"apt-mark hold {_words(names)}"
+        return f"{_MARK} hold {_words(names)}"
 
     def _install(self, what: Transaction, *options: str) -> str:
         flags = ["--no-install-recommends", "--allow-downgrades", *options]
+        words = [*what.install, *what.reinstall, *(f"{name}-" for name in what.remove)]
         if what.reinstall:
             # apt reinstalls what is named and already there in this version, and installs the others as usual
             flags.append("--reinstall")
-        return " ".join([self.get(), "install", *flags, "--", _words([*what.install, *what.reinstall])])
+        return " ".join([self.get(), "install", *flags, "--", _words(words)])
 
     def get(self) -> str:
         """apt-get with the lock's pool as the only source it can see, and no question asked.
@@ -187,6 +195,9 @@ class Commands:
         return f'{_PATIENCE}; {_ENVIRONMENT} apt-get -y {words} -o DPkg::Lock::Timeout="$wait"'
 
 
+# without a cache: apt takes one for fresh if dpkg's status file is as long as before and of the same second, and then
+# doesn't find what was installed in it
+_MARK = "apt-mark -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache="
 _POLICY = "/usr/sbin/policy-rc.d"
 _ENVIRONMENT = "DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l LC_ALL=C.UTF-8"
 # how long the node's own apt waits for a lock, as a role has configured it

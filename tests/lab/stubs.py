@@ -219,8 +219,8 @@ class Workshop:
         """{count, notes}, or {error}."""
         return self.work("converge", image, tree)  # type: ignore[no-any-return]
 
-    def kill_in_the_middle(self, image: str, tree: Path, sign: str) -> None:
-        """Start to converge; once dpkg says `sign` of a package, SIGKILL everything at once, as a power cut does."""
+    def kill_in_the_middle(self, image: str, tree: Path, name: str, sign: str) -> None:
+        """Start to converge; once dpkg says `sign` of it, SIGKILL everything at once, as a power cut does."""
         argv = [sys.executable, "-c", _WORK, "converge", str(self.root), image, str(tree)]
         process = subprocess.Popen(argv, cwd=self.root, env=self.environment, stdout=subprocess.DEVNULL)
         ends = time.monotonic() + 90
@@ -228,7 +228,8 @@ class Workshop:
         try:
             while time.monotonic() < ends:
                 texts = [path.read_text(errors="replace") for path in (database / "status", *_journal(database))]
-                if any(sign in text for text in texts) and process.poll() is None:
+                stanzas = [stanza for text in texts for stanza in text.split("\n\n") if f"Package: {name}\n" in stanza]
+                if any(sign in stanza for stanza in stanzas) and process.poll() is None:
                     return
                 time.sleep(0.05)
             raise AssertionError(f"dpkg never said {sign}")

@@ -234,7 +234,7 @@ def test_a_power_cut_in_the_transaction(shop: Workshop, script: str, sign: str) 
     assert shop.image(script, stack).returncode == 0
     tree = shop.tree(script, script)
     shop.run(tree, "touch /etc/slow")
-    shop.kill_in_the_middle(script, tree, sign)
+    shop.kill_in_the_middle(script, tree, name, sign)
     shop.run(tree, "rm /etc/slow")
     assert ("nvidia_driver.package", name) in shop.audit(script, tree)
     done = shop.converge(script, tree)

@@ -94,9 +94,11 @@ def test_holds_come_back_even_if_apt_fails(tmp_path: Path, code: int) -> None:
     done = subprocess.run(["sh", "-c", line], env={"PATH": f"{tmp_path}:/bin:/usr/bin"}, timeout=30)
     assert done.returncode == code
     said = [one for one in (tmp_path / "said").read_text().splitlines() if one.startswith("apt-")]
-    assert said[0] == "apt-mark unhold libgone libnccl2" and said[1].startswith("apt-config")
+    marked = [one.split()[0] + " " + one.split("srcpkgcache= ")[1] for one in said if one.startswith("apt-mark")]
+    assert marked == ["apt-mark unhold libgone libnccl2", "apt-mark hold libnccl2"]
+    assert said[0].startswith("apt-mark") and said[1].startswith("apt-config")
     assert said[2].startswith("apt-get -y") and "DPkg::Lock::Timeout=7" in said[2]
-    assert said[3] == "apt-mark hold libnccl2"
+    assert said[3].startswith("apt-mark")
 
 
 def simulated(line: str, recorded: dict[str, str] | None = None) -> Said:
@@ -176,3 +178,12 @@ def test_who_holds_the_lock() -> None:
     assert why_not(said) == "process 812 (apt-get) holds a lock of dpkg or apt"
     waited = "process 812 (apt-get upgrade) holds dpkg's lock, and still did after 120 s"
     assert why_not(waited) == waited
+
+
+def test_what_is_replaced_is_named_to_apt() -> None:
+    """By itself apt takes no held package away, whatever it is allowed; and pins come first only where nothing goes."""
+    what = Transaction(("a=2", "pins=2"), (), (), ("a",), frozenset({"pins"}))
+    assert len(what.steps()) == 2
+    what = what.replacing({"old", "older"}, ["old"])
+    assert what.remove == ("old", "older") and what.unhold == ("old",) and what.steps() == [what]
+    assert Commands(lock(), "live", "/f").simulate(what).endswith("-- a=2 pins=2 old- older-")

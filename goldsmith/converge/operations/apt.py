@@ -77,18 +77,17 @@ def _install(host: Host, shell: _Shell, commands: Commands, plan: Plan, probe: P
             raise _Stop(aptsays.why_no_update(output))
         recorded = aptsays.read_record(shell.run(f"cat {FAMILIES}")[1])
         # all of it first: when it is refused, nothing has been changed
-        said = _simulated(shell, commands, plan, what, recorded, packages)
+        what, said = _simulated(shell, commands, plan, what, recorded, packages)
         for line in said.back:
             host.log(f"{NOTE}goes back, as the lock says: {line}", logger.info)
         if said.replaced:
             host.log(f"{NOTE}replaced by this lock's: {', '.join(said.replaced)}", logger.info)
-        in_the_way = [name for name in said.replaced if packages.get(name, {}).get("held")]
         steps = what.steps()
         for number, step in enumerate(steps):
             if number:
                 # preferences came with the step before, and govern this one
                 _simulated(shell, commands, plan, step, recorded, {**packages, **_versions(steps[0])})
-            shell.ask(commands.change(step.replacing(in_the_way)), timeout=TIMEOUT)
+            shell.ask(commands.change(step), timeout=TIMEOUT)
         if left := sorted(set(what.hold) - {name for step in steps for name in step.hold}):
             shell.ask(commands.hold(left))
     finally:
@@ -103,17 +102,24 @@ def _versions(step: Transaction) -> dict[str, dict[str, object]]:
 def _simulated(
     shell: _Shell, commands: Commands, plan: Plan, what: Transaction, recorded: Mapping[str, str],
     packages: Mapping[str, Mapping[str, object]],
-) -> aptsays.Said:  # fmt: skip
+) -> tuple[Transaction, aptsays.Said]:  # fmt: skip
+    """The transaction as it can be done, and what apt says of it. Where it can't be, an earlier lock's packages may
+    have to go."""
     done, output = shell.run(commands.simulate(what), timeout=300)
+    outdated = aptsays.outdated(plan.lock, recorded) & packages.keys()
+    if not done and outdated:
+        what = what.replacing(outdated, [name for name in outdated if packages[name].get("held")])
+        again, said = shell.run(commands.simulate(what), timeout=300)
+        done, output = again, said if again else output
     if not done:
         raise _Stop(f"apt can't do this; nothing was changed: {aptsays.why_not(output)}")
-    said = aptsays.read_simulation(output, plan.lock, recorded, packages)
-    if said.refused:
+    said_of_it = aptsays.read_simulation(output, plan.lock, recorded, packages)
+    if said_of_it.refused:
         raise _Stop(
-            f"refused, nothing was changed: {aptsays.shown(said.refused)}. "
+            f"refused, nothing was changed: {aptsays.shown(said_of_it.refused)}. "
             "Remove by hand what stands in the way, or add it to the image."
         )
-    return said
+    return what, said_of_it
 
 
 @dataclass(frozen=True)
