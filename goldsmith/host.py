@@ -25,6 +25,7 @@ IMAGE_TOOLS: Mapping[str, str] = {
     "zstd": "zstd",
     "tar": "tar",
     "unshare": "util-linux",
+    "ssh-keygen": "openssh-client",
 }
 LAB_TOOLS: Mapping[str, str] = {
     **IMAGE_TOOLS,

@@ -2,50 +2,78 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from goldsmith.image.artifact import Artifact
+if TYPE_CHECKING:
+    from goldsmith.image.artifact import Artifact
 
 # What a build takes below the state directory: base system, tree and packed tree of an image with PyTorch.
 BUILD_GIB = 4.0
+# What --sign takes for the lab's own key.
+LAB = "lab"
 
 
 @click.command()
 @click.argument("image", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--format", "format_", default="rootfs", show_default=True, help="What to write: rootfs,squashfs,oci.")
 @click.option("--output", type=click.Path(path_type=Path, file_okay=False), help="Folder for what is built.")
-@click.option("--format", "format_", default="rootfs", show_default=True, help="What to write: rootfs.")
-def build(image: Path, output: Path | None, format_: str) -> None:
+@click.option(
+    "--sign",
+    metavar="KEY",
+    envvar="GOLDSMITH_SIGN_KEY",
+    show_envvar=True,
+    help="Sign it with this ssh key; `lab`: with one of this machine's own, made when it is first needed.",
+)
+def build(image: Path, output: Path | None, format_: str, sign: str | None) -> None:
     """Build IMAGE (images/NAME) from its lock and the local pool, with the roles that deploy uses.
 
-    Writes rootfs.tar.zst and manifest.json, the latter read back from the finished tree and compared with the
-    lock. What was built from the same sources already is kept.
+    Writes the formats asked for, manifest.json, read back from the finished tree and compared with the lock, an SBOM,
+    and SHA256SUMS over all of it. What was built from the same sources already is kept.
     """
     from goldsmith import host
-    from goldsmith.errors import NotBuiltYet
+    from goldsmith.image import formats, signature
+    from goldsmith.image.papers import papers_of
     from goldsmith.model.image import read_image
     from goldsmith.model.lock import read_lock
     from goldsmith.project import find_project, state_dir
 
-    if format_ != "rootfs":
-        raise NotBuiltYet(f"the image format {format_}")
+    names = formats.parse(format_)
     read_image(image)
     read_lock(image)
     project = find_project(image)
+    key = Path(sign) if sign and sign != LAB else None
+    if key:
+        signature.require_key(key)  # not after minutes of building
     host.require_root("building an image")
-    host.require_tools(host.IMAGE_TOOLS)
+    host.require_tools({**host.IMAGE_TOOLS, **formats.tools(names)})
     host.require_namespaces()
-    host.require_disk(state_dir(project), BUILD_GIB, "building an image")
-    artifact = build_image(project, image.resolve().name, output)
-    click.echo(f"{artifact.rootfs}: {artifact.size / 1e6:.0f} MB, sha256 {artifact.sha256}")
+    gib = BUILD_GIB + sum(formats.FORMATS[name].gib for name in names)
+    host.require_disk(output or state_dir(project), gib, "building an image")
+    if sign == LAB:
+        key = signature.lab_key(state_dir(project))
+    artifact = _build(project, image.resolve().name, output, names, key, keep_signature=False)
+    for line in papers_of(artifact):
+        click.echo(line)
 
 
-def build_image(project: Path, image: str, output: Path | None = None) -> Artifact:
-    """Fill the pool with what the image's lock names, then build it."""
+def build_image(project: Path, image: str) -> Artifact:
+    """Fill the pool with what the image's lock names, then build it for the lab: with its key unless it is signed."""
+    from goldsmith.image.signature import lab_key
+    from goldsmith.project import state_dir
+
+    return _build(project, image, None, ("rootfs",), lab_key(state_dir(project)), keep_signature=True)
+
+
+def _build(
+    project: Path, image: str, output: Path | None, formats: Sequence[str], key: Path | None, *, keep_signature: bool
+) -> Artifact:
     from goldsmith.image.build import build as run
     from goldsmith.lock import fill
     from goldsmith.model.lock import read_lock
 
     fill(project, read_lock(project / "images" / image))
-    return run(project, image, output)
+    return run(project, image, output, formats, key, keep_signature=keep_signature)

@@ -1,75 +1,180 @@
-"""An artifact: what a build wrote. rootfs.tar.zst, and manifest.json, which is written last and says what it
-is.
+"""An artifact: what a build wrote. The tree in one or more formats, and its papers: manifest.json, which says what it
+is, the SBOM, SHA256SUMS over all of it and, where a key was given, its signature.
 """
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from goldsmith.errors import GoldsmithError
-from goldsmith.image.pack import file_digest
+from goldsmith.image import sums
+from goldsmith.image.formats import FORMATS, Made
 
-ROOTFS = "rootfs.tar.zst"
+ROOTFS = FORMATS["rootfs"].file
 MANIFEST = "manifest.json"
-SCHEMA = 1
+SCHEMA = 2
+HINT = "build it: goldsmith build images/NAME"
+
+_Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Tree(_Strict):
+    size: int
+    sha256: _Digest
+
+
+class _Made(_Strict):
+    file: str
+    size: int
+    sha256: _Digest
+
+
+class _Package(_Strict):
+    version: str
+    architecture: str
+    sha256: _Digest
+    held: bool
+    source: str
+    repository: str
+
+
+class _Project(_Strict):
+    version: str
+    sha256: str
+
+
+class _File(_Strict):
+    sha256: str
+    mode: str
+    owner: str
+    group: str
+
+
+class _Base(_Strict):
+    distribution: str
+    release: str
+    architecture: str
+
+
+class _LockDigests(_Strict):
+    digest: _Digest
+    image_digest: str
+
+
+class Manifest(_Strict):
+    """manifest.json. tree: of the tar of the tree, whatever packs it; two builds of one lock have it in common.
+    key: of all that the image was built from. packages, environments, files, units, roles, os, kernel: read back from
+    the tree. tools: what wrote it, in the versions that it may differ with.
+    """
+
+    schema_: Literal[2] = Field(alias="schema")
+    image: str
+    key: str
+    created: str
+    base: _Base
+    lock: _LockDigests
+    desired: str
+    tree: _Tree
+    formats: dict[str, _Made]
+    tools: dict[str, str]
+    packages: dict[str, _Package]
+    environments: dict[str, dict[str, _Project]]
+    files: dict[str, _File]
+    units: dict[str, Any]
+    roles: dict[str, Any]
+    os: dict[str, Any]
+    kernel: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """One built image in a folder. key: of all that it was built from."""
+    """One built image in a folder. key: of all that it was built from. formats: name → what was made."""
 
     folder: Path
     image: str
     key: str
-    size: int
-    sha256: str
+    tree_size: int
     tree_sha256: str
+    formats: Mapping[str, Made]
     manifest: dict[str, Any]
 
     @property
     def rootfs(self) -> Path:
         return self.folder / ROOTFS
 
+    @property
+    def sha256(self) -> str:
+        """Of rootfs.tar.zst. Raises GoldsmithError in an artifact that has none."""
+        if made := self.formats.get("rootfs"):
+            return made.sha256
+        raise GoldsmithError(
+            "this artifact has no rootfs", where=str(self.folder), hint="build it with --format rootfs"
+        )
+
+    @property
+    def signed(self) -> bool:
+        """There is a signature; whose, `goldsmith verify` says."""
+        return (self.folder / sums.SIGNATURE).is_file()
+
+
+def parse_manifest(content: bytes, where: str) -> dict[str, Any]:
+    """manifest.json's content, as it stands. Raises GoldsmithError if it isn't one of this version."""
+    try:
+        return Manifest.model_validate_json(content).model_dump(by_alias=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the file"
+        raise GoldsmithError(
+            f"not a manifest of this version of goldsmith: {first['msg']} ({place})", where=where, hint=HINT
+        ) from None
+
 
 def read_artifact(folder: Path, *, verify: bool = True) -> Artifact:
     """The artifact in a folder.
 
-    verify: read the whole rootfs and compare its digest with the manifest's; otherwise only its size is.
-    Raises GoldsmithError if there is none, or it isn't what its manifest says.
+    verify: read every file and compare it with SHA256SUMS; otherwise only sizes are looked at. Who signed it is not
+    asked here. Raises GoldsmithError if there is none, or it isn't what it says it is.
     """
     path = folder / MANIFEST
-    hint = "build it: goldsmith build images/NAME"
     try:
-        data = json.loads(path.read_bytes())
-        rootfs = data["rootfs"]
-        if data["schema"] != SCHEMA or rootfs["file"] != ROOTFS:
-            raise ValueError(f"schema {data['schema']}")
-        artifact = Artifact(
-            folder=folder,
-            image=str(data["image"]),
-            key=str(data["key"]),
-            size=int(rootfs["size"]),
-            sha256=str(rootfs["sha256"]),
-            tree_sha256=str(rootfs["tree_sha256"]),
-            manifest=data,
-        )
+        data = parse_manifest(path.read_bytes(), str(path))
+        listed = sums.parse((folder / sums.SUMS).read_bytes(), str(folder / sums.SUMS))
     except FileNotFoundError:
-        raise GoldsmithError("there is no built image here", where=str(folder), hint=hint) from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise GoldsmithError(
-            f"not a manifest of this version of goldsmith: {error!r}", where=str(path), hint=hint
-        ) from None
-    try:
-        size = artifact.rootfs.stat().st_size
+        raise GoldsmithError("there is no built image here", where=str(folder), hint=HINT) from None
     except OSError as error:
-        raise GoldsmithError(f"can't be read: {error.strerror}", where=str(artifact.rootfs), hint=hint) from None
-    if size != artifact.size or (verify and file_digest(artifact.rootfs) != artifact.sha256):
+        raise GoldsmithError(f"can't be read: {error.strerror}", where=str(folder), hint=HINT) from None
+    formats = {name: Made(**data["formats"][name]) for name in FORMATS if name in data["formats"]}
+    tree = data["tree"]
+    artifact = Artifact(folder, data["image"], data["key"], tree["size"], tree["sha256"], formats, data)
+    damaged = [one.path for one in sums.faults(folder, listed)] if verify else _sizes(artifact)
+    if damaged:
         raise GoldsmithError(
-            "isn't what its manifest says: another size or sha256",
-            where=str(artifact.rootfs),
+            "isn't what SHA256SUMS and the manifest say",
+            where=", ".join(str(folder / name) for name in damaged[:5]),
             hint=f"remove {folder} and build it again",
         )
     return artifact
+
+
+def _sizes(artifact: Artifact) -> list[str]:
+    """Files of another size than the manifest's, and those that aren't there."""
+    plain = [one for name, one in artifact.formats.items() if name != "oci"]
+    wrong = [one.file for one in plain if _size(artifact.folder / one.file) != one.size]
+    layout = artifact.formats.get("oci")
+    return [*wrong, layout.file] if layout and not (artifact.folder / layout.file).is_dir() else wrong
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1

@@ -1,36 +1,42 @@
-"""Building an image: base system, the roles, identity removed, read back, packed. The same roles as on
-nodes.
+"""Building an image: base system, the roles, identity removed, read back, packed once, written in every format asked
+for. The same roles as on nodes.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from goldsmith import atomic, process, processes
+from goldsmith import process, processes
 from goldsmith.converge.run import converge_tree
 from goldsmith.errors import GoldsmithError
 from goldsmith.holding import holding
-from goldsmith.image import identity
-from goldsmith.image.artifact import MANIFEST, ROOTFS, Artifact, read_artifact
+from goldsmith.image import identity, seen
+from goldsmith.image.artifact import Artifact, read_artifact
 from goldsmith.image.base import base_path, make_base
+from goldsmith.image.formats import FORMATS
 from goldsmith.image.manifest import manifest, read_back
 from goldsmith.image.pack import Packed, epoch, pack
+from goldsmith.image.papers import versions, write_formats, write_papers
+from goldsmith.image.publish import publish, staging
+from goldsmith.image.signature import signed_by
 from goldsmith.image.tree import Tree
 from goldsmith.lock.locking import verify
 from goldsmith.model.image import Image, read_image
 from goldsmith.model.lock import Lock, read_lock
+from goldsmith.model.probe import Probe
 from goldsmith.plan import Plan, plan_image
 from goldsmith.progress import console, step
 from goldsmith.project import state_dir
 from goldsmith.removal import remove_tree
 
 # Counted up when an image of the same sources comes out differently.
-RULES = 1
+RULES = 2
+# The packed tree while formats are made of it.
+PACKED = ".tree.tar.zst"
 ENGINE = Path(__file__).parent.parent
 # The parts of the engine that an image is made by.
 ENGINE_PARTS = (
@@ -44,37 +50,103 @@ def default_output(project: Path, image: str) -> Path:
     return state_dir(project) / "images" / image
 
 
-def build(project: Path, image: str, output: Path | None = None) -> Artifact:
+def build(
+    project: Path,
+    image: str,
+    output: Path | None = None,
+    formats: Sequence[str] = ("rootfs",),
+    key: Path | None = None,
+    *,
+    keep_signature: bool = False,
+) -> Artifact:
     """Build the image from its lock and the pool, or return what is there if it is the same.
 
-    output: the folder for rootfs.tar.zst and manifest.json. The lock must be there and the pool full
-    (goldsmith.lock.lock_image). Raises GoldsmithError; then the folder holds what it held.
+    output: the folder for the artifact. formats: names of FORMATS; those that the same image has there already stay,
+    those of another are removed. key: signs it. keep_signature: unless somebody did. The lock must be there and the
+    pool full (goldsmith.lock.lock_image). Raises GoldsmithError; then the folder holds what it held.
     """
     folder = project / "images" / image
     definition, lock = read_image(folder), read_lock(folder)
     output = output or default_output(project, image)
     state = state_dir(project)
-    key = build_key(project, definition, lock)
+    sources = build_key(project, definition, lock)
+    record = state / "build" / f"{image}.seen.json"
     with holding(state / "build" / f"{image}.lock", f"the build of images/{image}"):
-        if present := _present(output, key):
-            console.print(f"  [green]✓[/] image {image} is built already ({present.size / 1e6:.0f} MB)")
-            return present
-        plan = plan_image(project, image)  # first: a misspelt role fails before anything is made
-        verify(project, lock)  # a file that was damaged or swapped in the pool is named here, not found in an image
-        for left in (state / "build" / image).glob(".*"):  # of a run that was killed
-            remove_tree(left, state)
-        base = make_base(definition, lock, state)
-        making = Path(tempfile.mkdtemp(prefix=".tree-", dir=base.parent))
-        try:
-            return _build(project, plan, base, making, output, key)
-        finally:
-            # an interrupted converge may leave a command running in the tree; systemd-nspawn ends it on SIGTERM
-            processes.stop(processes.find(f"--directory={making / 'tree'}"), patience=10)
-            remove_tree(making, state)
+        present = _present(output, sources, record)
+        if present and (not _lacking(present, formats) or "rootfs" in present.formats):
+            sign = key and not (present.signed and (keep_signature or signed_by(output, key)))
+            artifact = _complete(present, lock, formats, key if sign else None)
+        else:
+            artifact = _anew(project, definition, lock, output, formats, key, sources)
+        seen.remember(record, output)
+        return artifact
 
 
-def _build(project: Path, plan: Plan, base: Path, making: Path, output: Path, key: str) -> Artifact:
-    image, tree = plan.node.name, making / "tree"
+def _lacking(present: Artifact, formats: Sequence[str]) -> list[str]:
+    return [name for name in FORMATS if name in formats and name not in present.formats]
+
+
+def _complete(present: Artifact, lock: Lock, formats: Sequence[str], key: Path | None) -> Artifact:
+    """What is built already, with the formats that it lacks, made of its rootfs. key: sign it anew."""
+    lacking = _lacking(present, formats)
+    if not lacking and not key:
+        console.print(f"  [green]✓[/] image {present.image} is built already ({', '.join(present.formats)})")
+        return present
+    if lacking and not key and present.signed:
+        console.print(
+            f"  [yellow]![/] {present.folder} was signed; with another format in it, it has to be signed again"
+        )
+    with staging(present.folder) as folder:
+        for one in present.formats.values():  # links: what is there costs nothing
+            process.run(
+                ["cp", "--archive", "--link", "--", present.folder / one.file, folder],
+                timeout=600,
+                what="keep the formats that are there",
+            )
+        tools = dict(present.manifest["tools"])
+        made = dict(present.formats)
+        if lacking:
+            rootfs = present.formats["rootfs"]
+            layer = Packed(rootfs.size, rootfs.sha256, present.tree_size, present.tree_sha256)
+            made |= write_formats(lacking, folder / rootfs.file, layer, lock, folder)
+            tools |= versions(lacking)
+        write_papers(folder, present.manifest, made, tools, key)
+        publish(folder, present.folder)
+    return read_artifact(present.folder, verify=False)
+
+
+def _anew(
+    project: Path, image: Image, lock: Lock, output: Path, formats: Sequence[str], key: Path | None, sources: str
+) -> Artifact:
+    """Build from the beginning."""
+    state = state_dir(project)
+    plan = plan_image(project, image.name)  # first: a misspelt role fails before anything is made
+    verify(project, lock)  # a file that was damaged or swapped in the pool is named here, not found in an image
+    for left in (state / "build" / image.name).glob(".*"):  # of a run that was killed
+        remove_tree(left, state)
+    base = make_base(image, lock, state)
+    making = Path(tempfile.mkdtemp(prefix=".tree-", dir=base.parent))
+    try:
+        probe = _converged(project, plan, base, making / "tree")
+        with staging(output) as folder:
+            with step("pack the tree") as now:
+                layer = pack(making / "tree", folder / PACKED, epoch(lock), now.say)
+                (folder / PACKED).chmod(0o644)
+                now.result = f"{layer.tree_size / 1e6:.0f} MB in {layer.size / 1e6:.0f} MB"
+            made = write_formats(formats, folder / PACKED, layer, lock, folder)
+            (folder / PACKED).unlink()
+            write_papers(folder, manifest(plan, probe, layer, sources), made, versions(formats), key)
+            publish(folder, output)
+    finally:
+        # an interrupted converge may leave a command running in the tree; systemd-nspawn ends it on SIGTERM
+        processes.stop(processes.find(f"--directory={making / 'tree'}"), patience=10)
+        remove_tree(making, state)
+    return read_artifact(output, verify=False)
+
+
+def _converged(project: Path, plan: Plan, base: Path, tree: Path) -> Probe:
+    """Make the tree: base system, roles, identity removed; what it says of itself."""
+    image = plan.node.name
     with step("copy the base system"):
         process.run(
             ["cp", "--archive", "--reflink=auto", "--one-file-system", "--", base, tree],
@@ -91,23 +163,21 @@ def _build(project: Path, plan: Plan, base: Path, making: Path, output: Path, ke
     # reading back starts programs in the tree, and programs leave traces
     with Tree(tree) as opened:
         identity.strip(opened, keep=plan.desired.files)
-    with step("pack rootfs.tar.zst") as now, atomic.replacing(output / ROOTFS) as temporary:
-        packed: Packed = pack(tree, temporary, epoch(plan.lock), now.say)
-        now.result = f"{packed.tree_size / 1e6:.0f} MB in {packed.size / 1e6:.0f} MB"
-        # from here to the new manifest the folder holds no artifact: an old manifest would lie about it
-        (output / MANIFEST).unlink(missing_ok=True)
-    text = json.dumps(manifest(plan, probe, packed, key), indent=1, sort_keys=True, ensure_ascii=False)
-    atomic.write(output / MANIFEST, text + "\n")
-    return read_artifact(output, verify=False)
+    return probe
 
 
-def _present(output: Path, key: str) -> Artifact | None:
-    """The artifact in `output` if it was built from the same sources."""
+def _present(output: Path, sources: str, record: Path) -> Artifact | None:
+    """The artifact in `output`, if it was built from the same sources and every file of it is as it was."""
     try:
         artifact = read_artifact(output, verify=False)
+        if artifact.key != sources:
+            return None
+        if not seen.unchanged(record, output):
+            with step(f"look whether {output} is still what was built"):
+                read_artifact(output, verify=True)
     except GoldsmithError:
         return None
-    return artifact if artifact.key == key else None
+    return artifact
 
 
 def build_key(project: Path, image: Image, lock: Lock) -> str:

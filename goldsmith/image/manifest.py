@@ -8,15 +8,18 @@ papers (azhpc#543). A difference fails the build.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from goldsmith.compare import Difference, compare
 from goldsmith.errors import GoldsmithError
 from goldsmith.fleet.rootfs import probe_tree
-from goldsmith.image.artifact import ROOTFS, SCHEMA
+from goldsmith.image.artifact import SCHEMA
+from goldsmith.image.formats import Made
 from goldsmith.image.pack import Packed
 from goldsmith.model.finding import Severity
+from goldsmith.model.lock import Lock
 from goldsmith.model.probe import Probe, parse_probe
 from goldsmith.plan import Plan
 
@@ -63,8 +66,13 @@ def strangers(locked: Mapping[str, Any], installed: Mapping[str, Any]) -> list[s
     ]
 
 
+def with_formats(manifest: Mapping[str, Any], formats: Mapping[str, Made], tools: Mapping[str, str]) -> dict[str, Any]:
+    """The manifest of the same tree with these formats, which these tools (name → version) wrote."""
+    return {**manifest, "formats": {name: asdict(one) for name, one in formats.items()}, "tools": dict(tools)}
+
+
 def manifest(plan: Plan, probe: Probe, packed: Packed, key: str) -> dict[str, Any]:
-    """manifest.json: the artifact's digests, and what the tree said."""
+    """manifest.json without its formats: the tree's digest, and what the tree said."""
     lock = plan.lock
     packages = {
         name: {
@@ -72,6 +80,8 @@ def manifest(plan: Plan, probe: Probe, packed: Packed, key: str) -> dict[str, An
             "architecture": lock.packages[name].architecture,
             "sha256": lock.packages[name].sha256,
             "held": bool(found.get("held")),
+            "source": lock.packages[name].source,
+            "repository": lock.packages[name].repository,
         }
         for name, found in sorted(probe.part("packages").items())
         if name in lock.packages
@@ -90,18 +100,13 @@ def manifest(plan: Plan, probe: Probe, packed: Packed, key: str) -> dict[str, An
         "image": lock.image,
         "key": key,
         "created": lock.created,
+        "base": {"distribution": lock.distribution, "release": lock.release, "architecture": lock.architecture},
         "lock": {"digest": lock.digest, "image_digest": lock.image_digest},
         "desired": plan.desired.digest(),
-        "rootfs": {
-            "file": ROOTFS,
-            "size": packed.size,
-            "sha256": packed.sha256,
-            "tree_size": packed.tree_size,
-            "tree_sha256": packed.tree_sha256,
-        },
+        "tree": {"size": packed.tree_size, "sha256": packed.tree_sha256},
         "packages": packages,
         "environments": {
-            name: next((one["projects"] for folder, one in found["folders"].items() if folder == found["link"]), {})
+            name: _projects(lock, name, found["folders"].get(found["link"], {}).get("projects", {}))
             for name, found in sorted(probe.part("environments").items())
         },
         "files": files,
@@ -110,6 +115,15 @@ def manifest(plan: Plan, probe: Probe, packed: Packed, key: str) -> dict[str, An
         "roles": {role.name: _lasting(probe.part(f"role.{role.name}")) for role in plan.roles},
         "os": _lasting(probe.part("os")),
         "kernel": _lasting(probe.part("kernel")),
+    }
+
+
+def _projects(lock: Lock, environment: str, found: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Project → what is installed, and the digest of the wheel that the lock has of it."""
+    locked = lock.environments[environment].wheels if environment in lock.environments else {}
+    return {
+        name: {"version": version, "sha256": locked[name].sha256 if name in locked else ""}
+        for name, version in sorted(found.items())
     }
 
 

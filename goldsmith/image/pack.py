@@ -5,6 +5,7 @@ way.
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -117,8 +118,12 @@ def file_digest(path: Path) -> str:
 
 
 def _open(argv: list[str], *, stdin: int, stdout: int | IO[bytes]) -> subprocess.Popen[bytes]:
+    # what somebody set for their own backups would be in the image: TAR_OPTIONS=--owner=…
+    env = {**{name: value for name, value in os.environ.items() if name != "TAR_OPTIONS"}, "LC_ALL": "C.UTF-8"}
     try:
-        return subprocess.Popen(argv, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, start_new_session=True)
+        return subprocess.Popen(
+            argv, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, start_new_session=True, env=env
+        )
     except FileNotFoundError:
         raise GoldsmithError(f"{argv[0]} isn't installed", hint=f"install the package that has {argv[0]}") from None
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from goldsmith.compare import Difference
 from goldsmith.errors import GoldsmithError
+from goldsmith.image import seen
 from goldsmith.image.artifact import MANIFEST, ROOTFS, read_artifact
-from goldsmith.image.build import ENGINE, ENGINE_PARTS, sources_digest
+from goldsmith.image.build import ENGINE, ENGINE_PARTS, _complete, _present, sources_digest
 from goldsmith.image.manifest import sentence, strangers
 from goldsmith.image.pack import file_digest, pack, unpack
+from goldsmith.image.signature import lab_key
+from goldsmith.image.sums import SUMS
+from tests.unit import make, make_artifact
 
 pytestmark = pytest.mark.skipif(not shutil.which("zstd"), reason="zstd isn't installed")
 
@@ -54,24 +56,24 @@ def test_a_tree_that_isnt_there_fails_with_tars_words(tmp_path: Path) -> None:
         pack(tmp_path / "none", tmp_path / "x.zst", 0, lambda _: None)
 
 
-def write_artifact(folder: Path, content: bytes = b"rootfs") -> None:
-    (folder / ROOTFS).write_bytes(content)
-    rootfs = {"file": ROOTFS, "size": len(content), "sha256": sha256(content).hexdigest(), "tree_sha256": "t"}
-    (folder / MANIFEST).write_text(json.dumps({"schema": 1, "image": "lab", "key": "k", "rootfs": rootfs}))
-
-
 def test_an_artifact_is_what_its_manifest_says_or_an_error(tmp_path: Path) -> None:
     with pytest.raises(GoldsmithError, match="no built image"):
         read_artifact(tmp_path)
-    write_artifact(tmp_path)
-    assert read_artifact(tmp_path).key == "k"
-    (tmp_path / ROOTFS).write_bytes(b"rootfz")  # the same size: only the digest tells
-    assert read_artifact(tmp_path, verify=False).image == "lab"
-    with pytest.raises(GoldsmithError, match="isn't what its manifest says"):
-        read_artifact(tmp_path)
-    (tmp_path / MANIFEST).write_text("[]")
+    out = make_artifact.artifact(make_tree(tmp_path / "x", 1_800_000_000), tmp_path / "out", ("rootfs",))
+    artifact = read_artifact(out)
+    assert (artifact.image, artifact.key, artifact.signed) == ("lab", "k", False)
+    assert artifact.sha256 == file_digest(out / ROOTFS)
+    content = (out / ROOTFS).read_bytes()
+    (out / ROOTFS).write_bytes(content[:-1] + b"x")  # the same size: only the digest tells
+    assert read_artifact(out, verify=False).image == "lab"
+    with pytest.raises(GoldsmithError, match=r"rootfs.tar.zst: isn't what"):
+        read_artifact(out)
+    (out / ROOTFS).write_bytes(content[:-1])
+    with pytest.raises(GoldsmithError, match=r"rootfs.tar.zst: isn't what"):
+        read_artifact(out, verify=False)
+    (out / MANIFEST).write_text("[]")
     with pytest.raises(GoldsmithError, match="not a manifest"):
-        read_artifact(tmp_path)
+        read_artifact(out)
 
 
 def test_a_sources_digest_sees_names_and_content_not_compiled_files(tmp_path: Path) -> None:
@@ -104,3 +106,30 @@ def test_the_parts_of_the_engine_that_make_an_image_are_there() -> None:
     # one that was renamed would no longer count, silently
     for part in ENGINE_PARTS:
         assert (ENGINE / part).exists(), part
+
+
+@pytest.mark.parametrize("damage", ["rootfs.tar.zst", "sbom.cdx.json", "SHA256SUMS", "oci/index.json"])
+def test_an_artifact_with_a_damaged_file_isnt_built_already(tmp_path: Path, damage: str) -> None:
+    tree = make_tree(tmp_path / "x", 1_800_000_000)
+    out = make_artifact.artifact(tree, tmp_path / "out", ("rootfs", "oci"))
+    record = tmp_path / "seen.json"
+    for _ in range(2):  # read whole, then known
+        assert _present(out, "k", record)
+        seen.remember(record, out)
+    assert not _present(out, "another", record)
+    content = (out / damage).read_bytes()
+    (out / damage).write_bytes(content[:-2] + bytes([content[-2] ^ 1]) + content[-1:])
+    assert not _present(out, "k", record)
+
+
+def test_a_format_is_added_and_a_signature_made_without_another_build(tmp_path: Path) -> None:
+    out = make_artifact.artifact(make_tree(tmp_path / "x", 1_800_000_000), tmp_path / "out", ("rootfs",))
+    whole = make_artifact.artifact(make_tree(tmp_path / "y", 1_800_000_000), tmp_path / "whole", ("rootfs", "oci"))
+    present = read_artifact(out)
+    inode = present.rootfs.stat().st_ino
+    added = _complete(present, make.lock(), ("rootfs", "oci"), None)
+    assert list(added.formats) == ["rootfs", "oci"] and present.rootfs.stat().st_ino == inode
+    assert (out / SUMS).read_text() == (whole / SUMS).read_text()
+    assert not added.signed
+    if shutil.which("ssh-keygen"):
+        assert _complete(added, make.lock(), ("oci",), lab_key(tmp_path / "state")).signed

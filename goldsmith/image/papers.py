@@ -1,0 +1,75 @@
+"""An artifact made in a staging folder: the formats of a packed tree, the manifest, SBOM, sums and signature."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from goldsmith import process
+from goldsmith.image import formats, sbom, signature, sums
+from goldsmith.image.artifact import MANIFEST, Artifact
+from goldsmith.image.formats import Made
+from goldsmith.image.manifest import with_formats
+from goldsmith.image.pack import Packed
+from goldsmith.model.lock import Lock
+from goldsmith.progress import step
+
+# How each tool says its version: another one of these may compress the same tree to other bytes.
+_VERSION: Mapping[str, str] = {"tar": "--version", "zstd": "--version", "mksquashfs": "-version"}
+
+
+def write_formats(names: Iterable[str], packed: Path, layer: Packed, lock: Lock, folder: Path) -> dict[str, Made]:
+    """Write the formats into the staging folder, of the packed tree beside or in it."""
+    made = {}
+    for name in names:
+        file = formats.FORMATS[name].file
+        if name == "rootfs":
+            made[name] = formats.make(name, packed, layer, lock, folder)
+            continue
+        with step(f"make {file}") as now:
+            made[name] = formats.make(name, packed, layer, lock, folder)
+            now.result = f"{made[name].size / 1e6:.0f} MB"
+    return made
+
+
+def write_papers(
+    folder: Path, manifest: Mapping[str, Any], made: Mapping[str, Made], tools: Mapping[str, str], key: Path | None
+) -> None:
+    """Write manifest.json, the SBOM, SHA256SUMS and, with a key, its signature, over what is in the folder."""
+    whole = with_formats(manifest, made, tools)
+    _write(folder / MANIFEST, json.dumps(whole, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    with step("write the SBOM") as now:
+        _write(folder / sbom.SBOM, sbom.text(whole))
+        now.result = f"{len(list(sbom.entries(whole)))} packages and wheels"
+    with step(f"{'sign' if key else 'write'} {sums.SUMS}"):
+        _write(folder / sums.SUMS, sums.text(folder))
+        if key:
+            signature.sign(folder, key)
+
+
+def papers_of(artifact: Artifact) -> list[str]:
+    """What an artifact is, a line a format, and whether it is signed."""
+    lines = [
+        f"{artifact.folder / one.file}: {one.size / 1e6:.0f} MB, sha256 {one.sha256}"
+        for one in artifact.formats.values()
+    ]
+    unsigned = "not signed: --sign KEY does; `goldsmith verify` says UNKNOWN until then"
+    return [*lines, f"{sums.SUMS}: {'signed' if artifact.signed else unsigned}"]
+
+
+def versions(names: Iterable[str], ask: Callable[[str, str], str] | None = None) -> dict[str, str]:
+    """The tools that write these formats, with their versions. ask: for tests."""
+    used = ["tar", "zstd", *formats.tools(names)]
+    return {tool: (ask or _ask)(tool, _VERSION[tool]) for tool in used}
+
+
+def _ask(tool: str, option: str) -> str:
+    said = process.run([tool, option], timeout=20, what=f"ask {tool} for its version", check=False).out
+    return said.strip().splitlines()[0].strip("* ") if said.strip() else "unknown"
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o644)  # whatever our umask is
