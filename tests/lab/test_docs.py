@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from goldsmith.project import state_dir
 from tests.docs import PROJECT, commands
 
 from .conftest import Lab
@@ -18,6 +19,8 @@ def run(lab: Lab, words: list[str], probes: str, expect: int = 0) -> None:
     """A documented command, on the tests' site."""
     assert words[0] == "goldsmith"
     spoken = {"inventories/lab": "SITE", "probes": probes, "audit.json": f"{probes}.json"}
+    state = str(state_dir(PROJECT))
+    spoken |= {word: word.replace(".goldsmith", state, 1) for word in words if word.startswith(".goldsmith/")}
     more = ["--site", "SITE"] if words[1] == "lab" else []
     lab.goldsmith(*[spoken.get(word, word) for word in words[1:]], *more, expect=expect)
 
@@ -46,6 +49,12 @@ def test_lock_and_pool(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> No
     for page in ("lock-an-image.md", "the-pool.md"):
         for words in commands(PROJECT / "docs" / page):
             run(lab, words, probes)
+
+
+def test_build_an_image(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
+    probes = str(tmp_path_factory.mktemp("docs") / "probes")
+    for words in commands(PROJECT / "docs/build-an-image.md"):
+        run(lab, words, probes)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -62,11 +63,50 @@ def test_a_second_build_is_the_first(artifact: Artifact, lab: Lab) -> None:
     assert artifact.rootfs.stat().st_mtime_ns == before
 
 
-def test_an_unknown_format_does_nothing(lab: Lab, tmp_path: Path) -> None:
+def test_a_format_that_isnt_there_does_nothing(lab: Lab, tmp_path: Path) -> None:
     output = tmp_path / "out"
-    done = lab.goldsmith("build", "images/lab", "--format", "qcow2", "--output", str(output), expect=4)
-    assert "isn't built yet" in done.stderr
+    for name, said in (("disk", "isn't built yet"), ("squashf", "did you mean squashfs")):
+        done = lab.goldsmith("build", "images/lab", "--format", name, "--output", str(output), expect=4)
+        assert said in done.stderr
     assert not output.exists()
+
+
+@pytest.fixture(scope="module")
+def in_all_formats(artifact: Artifact, lab: Lab) -> Path:
+    """The same artifact with more formats, which are made of its rootfs: no tree is made again."""
+    before = artifact.rootfs.stat().st_ino
+    lab.goldsmith("build", "images/lab", "--format", "rootfs,squashfs,oci", "--sign", "lab")
+    assert artifact.rootfs.stat().st_ino == before
+    return artifact.folder
+
+
+def test_one_changed_byte_and_verify_names_it(in_all_formats: Path, lab: Lab) -> None:
+    signers = ["--allowed-signers", str(state_dir(PROJECT) / "signing/allowed_signers")]
+    lab.goldsmith("verify", str(in_all_formats), *signers)
+    assert "whose signature counts" in lab.goldsmith("verify", str(in_all_formats), expect=3).stdout
+    squashfs = in_all_formats / "rootfs.squashfs"
+    with squashfs.open("r+b") as file:
+        file.seek(1 << 20)
+        byte = file.read(1)
+        file.seek(1 << 20)
+        file.write(bytes([byte[0] ^ 1]))
+        file.flush()
+        done = lab.goldsmith("verify", str(in_all_formats), *signers, expect=2)
+        file.seek(1 << 20)
+        file.write(byte)
+    assert "rootfs.squashfs: changed" in done.stdout
+    lab.goldsmith("verify", str(in_all_formats), *signers)
+
+
+def test_squashfs_and_oci_layout_hold_the_tree(in_all_formats: Path) -> None:
+    """What is in them is asked with the tools that read them."""
+    argv = ["unsquashfs", "-cat", str(in_all_formats / "rootfs.squashfs"), "etc/os-release"]
+    assert "trixie" in subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
+    if not shutil.which("skopeo"):
+        pytest.skip("skopeo isn't installed")
+    argv = ["skopeo", "inspect", f"oci:{in_all_formats / 'oci'}:lab"]
+    said = json.loads(subprocess.run(argv, capture_output=True, check=True, timeout=60).stdout)
+    assert said["Labels"]["goldsmith.lock"] == lock_of(PROJECT, "lab").digest
 
 
 def test_nodes_are_apart(lab: Lab) -> None:
