@@ -68,7 +68,7 @@ def _download(apt: Apt, wanted: Sequence[Wanted], incoming: Path, say: Say) -> s
     # 2 MB/s is the slowest mirror that we wait for to the end
     timeout = 600 + sum(one.size for one in wanted) / 2e6
     done = apt.run(
-        [HELPER, "-q", "-o", "APT::Status-Fd=1", "download-file", *arguments],
+        [HELPER, "-q", "-o", "APT::Status-Fd=1", "--", "download-file", *arguments],
         timeout=timeout,
         what="fetch packages",
         check=False,

@@ -60,13 +60,14 @@ def _keyring(key: Key, places: Places, field: tuple[str, ...], folder: Path, fet
 
 def _fetch(url: str, path: Path, fetcher: Apt, where: str) -> None:
     done = fetcher.run(
-        [HELPER, "-q", "download-file", re.sub(r"^file:", "copy:", url), str(path)],
+        [HELPER, "-q", "--", "download-file", re.sub(r"^file:", "copy:", url), str(path)],
         timeout=HELPER_TIMEOUT,
         what="fetch a repository's key",
         check=False,
     )
     if done.code != 0 or not path.is_file():
-        said = next((line for line in done.out.splitlines() if line.startswith("E:")), "apt gave no reason")
+        lines = [*done.err.splitlines(), *done.out.splitlines()]
+        said = next((line for line in lines if line.startswith(("E:", "Err:"))), "apt gave no reason")
         raise GoldsmithError(
             f"the key can't be fetched: {said}", where=where,
             hint="is the network there? A key may also lie beside image.yml: give `file` instead of `url`",

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -21,11 +21,25 @@ POOL_SOURCES = "/etc/apt/sources.list.d/goldsmith.sources"
 FAMILIES = "/var/lib/goldsmith/families"
 
 
+# A lock is read by root, and what stands in it reaches apt's configuration, command lines and file names: each field
+# has a shape, and a hostile lock is refused where it is read.
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$", max_length=100)]
+PackageName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9+.-]*$", max_length=200)]
+Version = Annotated[str, Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z.+:~-]*$", max_length=200)]
+Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=500)]
+DebFile = Annotated[str, Field(pattern=r"^([A-Za-z0-9_+~%][A-Za-z0-9_.+~%:-]*/)*[A-Za-z0-9_+~%][A-Za-z0-9_.+~%:-]*$")]
+Project = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=200)]
+WheelVersion = Annotated[str, Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z.+!_-]*$", max_length=200)]
+Address = Annotated[str, Field(pattern=r"^(https?://|file:/)[^\s\"\\'@?#;]+$")]
+Fingerprint = Annotated[str, Field(pattern=r"^[0-9A-F]{40,64}$")]
+
+
 class LockedFile(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     size: int = 0
     sha256: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
-    link: str | None = None
+    link: Line | None = None
 
     @model_validator(mode="after")
     def _file_or_link(self) -> LockedFile:
@@ -44,24 +58,24 @@ class LockedPackage(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    name: str
-    version: str
-    architecture: str
-    source: str
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    size: int
-    filename: str
-    repository: str
-    origin: str
-    why: str
-    family: str | None = None
-    files: dict[str, LockedFile] = {}
-    units: list[str] = []
+    name: PackageName
+    version: Version
+    architecture: Literal["all", "amd64", "arm64"]
+    source: PackageName
+    sha256: Sha256
+    size: int = Field(ge=0)
+    filename: DebFile
+    repository: Name
+    origin: Line
+    why: Line
+    family: Name | None = None
+    files: dict[Annotated[str, Field(pattern=r"^/[^\x00-\x1f]+$")], LockedFile] = {}
+    units: list[Annotated[str, Field(pattern=r"^[A-Za-z0-9:_.@\\-]+$")]] = []
     apart: bool = False
 
     def resource(self, *, held: bool = False, verify: bool = False) -> Package:
         files = {path: PackageFile(file.size, file.sha256, file.link) for path, file in self.files.items()}
-        return Package(self.name, self.version, held=held, verify=verify, source=self.source, files=files)
+        return Package(self.name, self.version, held=held, verify=verify, files=files)
 
 
 class LockedRepository(BaseModel):
@@ -69,31 +83,31 @@ class LockedRepository(BaseModel):
     key that image.yml names for it. releases: suite → sha256 of its signed release file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    uri: str | None = None
-    fingerprint: str | None = None
-    releases: dict[str, str]
+    uri: Address | None = None
+    fingerprint: Fingerprint | None = None
+    releases: dict[Annotated[str, Field(pattern=r"^(/|[A-Za-z0-9.][A-Za-z0-9./_-]*)$")], Sha256]
 
 
 class LockedWheel(BaseModel):
     """One wheel, the very file that the image's Python and platform take. why: `required`, or `needed by PROJECT`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    name: str
-    version: str
+    name: Project
+    version: WheelVersion
     filename: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+!-]*\.whl$")
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    size: int
-    why: str
+    sha256: Sha256
+    size: int = Field(ge=0)
+    why: Line
 
 
 class LockedEnvironment(BaseModel):
     """A Python environment: wheels by normalised project name. index: as image.yml has it, None for the default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    python: str
-    platform: str
-    index: str | None = None
-    wheels: dict[str, LockedWheel]
+    python: str = Field(pattern=r"^3\.[0-9]{1,3}$")
+    platform: str = Field(pattern=r"^manylinux_2_[0-9]{1,3}_(x86_64|aarch64)$")
+    index: Address | None = None
+    wheels: dict[Project, LockedWheel]
 
     @property
     def digest(self) -> str:
@@ -106,9 +120,9 @@ class Pool(BaseModel):
     """The apt repository that serves this lock's debs: Release fields and the key it is signed with."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    origin: str
-    suite: str
-    fingerprint: str = Field(pattern=r"^[0-9A-F]{40,64}$")
+    origin: Name
+    suite: Name
+    fingerprint: Fingerprint
     key: str
 
 
@@ -118,18 +132,18 @@ class Lock(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     schema_: Literal[1] = Field(1, alias="schema")
-    image: str
-    image_digest: str
-    distribution: str
-    release: str
-    architecture: str
-    kernel: str | None = None
-    created: str
-    repositories: dict[str, LockedRepository]
-    tools: dict[str, str]
+    image: Name
+    image_digest: Sha256
+    distribution: Literal["debian", "ubuntu"]
+    release: Annotated[str, Field(pattern=r"^[a-z]+$")]
+    architecture: Literal["amd64", "arm64"]
+    kernel: Annotated[str, Field(pattern=r"^[0-9][A-Za-z0-9.+~_-]*$")] | None = None
+    created: str = Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")
+    repositories: dict[Name, LockedRepository]
+    tools: dict[Name, Line]
     pool: Pool
-    packages: dict[str, LockedPackage]
-    environments: dict[str, LockedEnvironment] = {}
+    packages: dict[PackageName, LockedPackage]
+    environments: dict[Name, LockedEnvironment] = {}
 
     @property
     def digest(self) -> str:
@@ -207,19 +221,32 @@ def read_lock(directory: Path) -> Lock:
 
 def parse_lock(content: bytes, where: str) -> Lock:
     """A lock's content. where: what to name in errors. Raises GoldsmithError if it isn't one, or isn't whole."""
+    hint = "a lock isn't edited by hand; take it from git, or make it anew: goldsmith lock IMAGE --refresh"
     try:
-        lock = Lock.model_validate_json(content)
+        lock = Lock.model_validate_json(content, strict=True)
     except ValidationError as error:
         first = error.errors()[0]
         raise GoldsmithError(
             f"not a lock of this version of goldsmith: {first['msg']}",
-            where=f"{where}, {'.'.join(map(str, first['loc'])) or 'the file'}",
-            hint="a lock isn't edited by hand; make it anew: goldsmith lock IMAGE",
+            where=f"{where}, {'.'.join(map(str, first['loc']))[:200] or 'the file'}",
+            hint=hint,
         ) from None
-    if wrong := next((key for key, one in lock.packages.items() if key != one.name), None):
-        raise GoldsmithError(
-            f"package {wrong} is named otherwise inside",
-            where=where,
-            hint="a lock isn't edited by hand; make it anew: goldsmith lock IMAGE",
-        )
+    if wrong := _contradiction(lock):
+        raise GoldsmithError(wrong, where=where, hint=hint)
     return lock
+
+
+def _contradiction(lock: Lock) -> str:
+    """What a lock says that can't be, empty if nothing."""
+    for key, package in lock.packages.items():
+        if key != package.name:
+            return f"package {key} is named {package.name} inside"
+        if package.repository not in lock.repositories:
+            return f"package {key} comes from {package.repository}, which isn't among the repositories"
+        if package.architecture not in ("all", lock.architecture):
+            return f"package {key} is for {package.architecture}, the image for {lock.architecture}"
+    for name, environment in lock.environments.items():
+        for key, wheel in environment.wheels.items():
+            if key != wheel.name:
+                return f"wheel {key} of environment {name} is named {wheel.name} inside"
+    return "" if lock.packages else "it has no packages"

@@ -78,11 +78,12 @@ def lock_of(packages: Packages, wheels: Iterable[str] = (), kernel: str | None =
     told = made.model_dump(by_alias=True)
     for name, (_, _, repository) in packages.items():
         told["packages"][name]["repository"] = repository
+        told["repositories"][repository] = {"releases": {}}
     pairs = [one.split() for one in wheels]
     told["kernel"] = kernel
     told["environments"] = {
         "train": {
-            "python": "3.12", "platform": "manylinux_2_39",
+            "python": "3.12", "platform": "manylinux_2_39_x86_64",
             "wheels": {
                 name: {"name": name, "version": version, "filename": f"{name}-{version}-py3-none-any.whl",
                        "sha256": "0" * 64, "size": 1, "why": "required"}

@@ -18,7 +18,8 @@ def lock(packages: dict[str, tuple[str, str, str | None]] | None = None, **files
     """A lock of these packages: name → version, source, family. files: package → LockedPackage.files."""
     return Lock.model_validate({
         "schema": 1, "image": "lab", "image_digest": "0" * 64, "distribution": "debian", "release": "trixie",
-        "architecture": "amd64", "created": "2026-11-30T00:00:00Z", "repositories": {}, "tools": {},
+        "architecture": "amd64", "created": "2026-11-30T00:00:00Z", "tools": {},
+        "repositories": {"base": {"releases": {}}},
         "pool": {"origin": "goldsmith", "suite": "lab", "fingerprint": "A" * 40, "key": "a public key\n"},
         "packages": {
             name: LockedPackage(

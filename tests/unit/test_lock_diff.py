@@ -77,7 +77,7 @@ def test_wheels() -> None:
     def environment(version: str) -> LockedEnvironment:
         wheel = LockedWheel(name="torch", version=version, filename=f"torch-{version}-py3-none-any.whl", size=1,
                             sha256=version[0] * 64, why="required")  # fmt: skip
-        return LockedEnvironment(python="3.12", platform="manylinux_2_39", wheels={"torch": wheel})
+        return LockedEnvironment(python="3.12", platform="manylinux_2_39_x86_64", wheels={"torch": wheel})
 
     locks = [make_lock(OLD).model_copy(update={"environments": {"train": environment(one)}}) for one in ("2.5", "3.0")]
     assert [(one.name, one.group, one.old, one.new) for one in changes(*locks)] == [
