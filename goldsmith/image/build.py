@@ -74,8 +74,7 @@ def build(
     with holding(state / "build" / f"{image}.lock", f"the build of images/{image}"):
         present = _present(output, sources, record)
         if present and (not _lacking(present, formats) or "rootfs" in present.formats):
-            sign = key and not (present.signed and (keep_signature or signed_by(output, key)))
-            artifact = _complete(present, lock, formats, key if sign else None)
+            artifact = _complete(present, lock, formats, key, keep_signature=keep_signature)
         else:
             artifact = _anew(project, definition, lock, output, formats, key, sources)
         seen.remember(record, output)
@@ -86,10 +85,13 @@ def _lacking(present: Artifact, formats: Sequence[str]) -> list[str]:
     return [name for name in FORMATS if name in formats and name not in present.formats]
 
 
-def _complete(present: Artifact, lock: Lock, formats: Sequence[str], key: Path | None) -> Artifact:
-    """What is built already, with the formats that it lacks, made of its rootfs. key: sign it anew."""
+def _complete(
+    present: Artifact, lock: Lock, formats: Sequence[str], key: Path | None, *, keep_signature: bool = False
+) -> Artifact:
+    """What is built already, with the formats that it lacks, made of its rootfs, and a signature by `key`."""
     lacking = _lacking(present, formats)
-    if not lacking and not key:
+    signed = present.signed and (key is None or keep_signature or signed_by(present.folder, key))
+    if not lacking and (signed or not key):
         console.print(f"  [green]✓[/] image {present.image} is built already ({', '.join(present.formats)})")
         return present
     if lacking and not key and present.signed:

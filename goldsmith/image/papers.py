@@ -1,4 +1,4 @@
-"""An artifact made in a staging folder: the formats of a packed tree, the manifest, SBOM, sums and signature."""
+"""An artifact made in a staging folder: the formats of a packed tree, the manifest, SBOMs, sums and signature."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from goldsmith import process
 from goldsmith.image import formats, sbom, signature, sums
 from goldsmith.image.artifact import MANIFEST, Artifact
+from goldsmith.image.components import entries
 from goldsmith.image.formats import Made
 from goldsmith.image.manifest import with_formats
 from goldsmith.image.pack import Packed
@@ -37,12 +38,13 @@ def write_formats(names: Iterable[str], packed: Path, layer: Packed, lock: Lock,
 def write_papers(
     folder: Path, manifest: Mapping[str, Any], made: Mapping[str, Made], tools: Mapping[str, str], key: Path | None
 ) -> None:
-    """Write manifest.json, the SBOM, SHA256SUMS and, with a key, its signature, over what is in the folder."""
+    """Write manifest.json, the SBOMs, SHA256SUMS and, with a key, its signature, over what is in the folder."""
     whole = with_formats(manifest, made, tools)
     _write(folder / MANIFEST, json.dumps(whole, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
-    with step("write the SBOM") as now:
-        _write(folder / sbom.SBOM, sbom.text(whole))
-        now.result = f"{len(list(sbom.entries(whole)))} packages and wheels"
+    with step("write the SBOMs") as now:
+        for file, kind in sbom.DOCUMENTS.items():
+            _write(folder / file, kind.text(whole))
+        now.result = f"{len(list(entries(whole)))} packages and wheels"
     with step(f"{'sign' if key else 'write'} {sums.SUMS}"):
         _write(folder / sums.SUMS, sums.text(folder))
         if key:

@@ -17,14 +17,14 @@ from pathlib import Path
 from goldsmith.errors import GoldsmithError
 from goldsmith.image.artifact import MANIFEST
 from goldsmith.image.formats import FORMATS
-from goldsmith.image.sbom import SBOM
+from goldsmith.image.sbom import DOCUMENTS
 from goldsmith.image.sums import SIGNATURE, SUMS
 from goldsmith.removal import remove_tree
 
 PREFIX = ".building-"
 # Removed in this order, written in the opposite one.
 _EVIDENCE = (SIGNATURE, SUMS, MANIFEST)
-OURS = (*_EVIDENCE, SBOM, *(one.file for one in FORMATS.values()))
+OURS = (*_EVIDENCE, *DOCUMENTS, *(one.file for one in FORMATS.values()))
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from typing import Any
 from goldsmith.errors import GoldsmithError
 from goldsmith.image import oci, sbom, sums
 from goldsmith.image.artifact import HINT, MANIFEST, parse_manifest
+from goldsmith.image.components import entries
 from goldsmith.image.signature import signer
 from goldsmith.model.finding import Severity, worst
 from goldsmith.model.lock import Lock, parse_lock
@@ -49,7 +50,7 @@ def verify(
         return [*checks, Check("manifest", Severity.FAIL, f"{MANIFEST}: {what}")]
     made = ", ".join(manifest["formats"])
     checks.append(Check("manifest", Severity.OK, f"image {manifest['image']} of {manifest['created']}: {made}"))
-    return [*checks, *_formats(listed, manifest), *_sbom(folder, manifest), *_lock(manifest, lock, images)]
+    return [*checks, *_formats(listed, manifest), *_sboms(folder, manifest), *_lock(manifest, lock, images)]
 
 
 def severity(checks: list[Check]) -> Severity:
@@ -101,18 +102,19 @@ def _shown(path: str) -> str:
     return path if path.isprintable() else ascii(path)
 
 
-def _sbom(folder: Path, manifest: dict[str, Any]) -> Iterator[Check]:
-    content = _read(folder, sbom.SBOM)
-    try:
-        wrong = sbom.differences(content, manifest) if content is not None else ["missing"]
-    except GoldsmithError as error:
-        wrong = [error.what]
-    yield from (Check("sbom", Severity.FAIL, f"{sbom.SBOM}: {one}") for one in wrong[:20])
-    if len(wrong) > 20:
-        yield Check("sbom", Severity.FAIL, f"{sbom.SBOM}: and {len(wrong) - 20} more")
-    if not wrong:
-        count = len(list(sbom.entries(manifest)))
-        yield Check("sbom", Severity.OK, f"lists the manifest's {count} packages and wheels")
+def _sboms(folder: Path, manifest: dict[str, Any]) -> Iterator[Check]:
+    for file in sbom.DOCUMENTS:
+        content = _read(folder, file)
+        try:
+            wrong = sbom.differences(file, content, manifest) if content is not None else ["missing"]
+        except GoldsmithError as error:
+            wrong = [error.what]
+        yield from (Check("sbom", Severity.FAIL, f"{file}: {one}") for one in wrong[:20])
+        if len(wrong) > 20:
+            yield Check("sbom", Severity.FAIL, f"{file}: and {len(wrong) - 20} more")
+        if not wrong:
+            count = len(list(entries(manifest)))
+            yield Check("sbom", Severity.OK, f"{file} lists the manifest's {count} packages and wheels")
 
 
 def _lock(manifest: dict[str, Any], path: Path | None, images: Path | None) -> Iterator[Check]:

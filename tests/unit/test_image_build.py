@@ -15,7 +15,7 @@ from goldsmith.image.artifact import MANIFEST, ROOTFS, read_artifact
 from goldsmith.image.build import ENGINE, ENGINE_PARTS, _complete, _present, sources_digest
 from goldsmith.image.manifest import sentence, strangers
 from goldsmith.image.pack import file_digest, pack, unpack
-from goldsmith.image.signature import lab_key
+from goldsmith.image.signature import lab_key, signed_by
 from goldsmith.image.sums import SUMS
 from tests.unit import make, make_artifact
 
@@ -122,7 +122,7 @@ def test_an_artifact_with_a_damaged_file_isnt_built_already(tmp_path: Path, dama
     assert not _present(out, "k", record)
 
 
-def test_a_format_is_added_and_a_signature_made_without_another_build(tmp_path: Path) -> None:
+def test_a_format_is_added_without_another_build(tmp_path: Path) -> None:
     out = make_artifact.artifact(make_tree(tmp_path / "x", 1_800_000_000), tmp_path / "out", ("rootfs",))
     whole = make_artifact.artifact(make_tree(tmp_path / "y", 1_800_000_000), tmp_path / "whole", ("rootfs", "oci"))
     present = read_artifact(out)
@@ -131,5 +131,21 @@ def test_a_format_is_added_and_a_signature_made_without_another_build(tmp_path: 
     assert list(added.formats) == ["rootfs", "oci"] and present.rootfs.stat().st_ino == inode
     assert (out / SUMS).read_text() == (whole / SUMS).read_text()
     assert not added.signed
-    if shutil.which("ssh-keygen"):
-        assert _complete(added, make.lock(), ("oci",), lab_key(tmp_path / "state")).signed
+
+
+@pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen isn't installed")
+def test_who_gives_a_key_gets_its_signature(tmp_path: Path) -> None:
+    out = make_artifact.artifact(make_tree(tmp_path / "x", 1_800_000_000), tmp_path / "out", ("rootfs",))
+    first, second = lab_key(tmp_path / "first"), lab_key(tmp_path / "second")
+    for formats, key, keep, by in (
+        (("rootfs",), first, True, first),  # unsigned until now
+        (("rootfs",), None, False, first),
+        (("rootfs",), second, True, first),  # the lab's key doesn't replace a site's
+        (("rootfs",), second, False, second),
+        (("rootfs", "oci"), second, False, second),  # signed by it already, and then not any more: a file came
+    ):
+        _complete(read_artifact(out), make.lock(), formats, key, keep_signature=keep)
+        assert signed_by(out, by), (formats, key, keep)
+    made = read_artifact(out)
+    inode = made.folder.stat().st_mtime_ns
+    assert _complete(made, make.lock(), ("oci",), second) is made and made.folder.stat().st_mtime_ns == inode
