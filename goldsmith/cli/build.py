@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 # What a build takes below the state directory: base system, tree and packed tree of an image with PyTorch.
 BUILD_GIB = 4.0
+# What the packed tree takes where it goes.
+OUTPUT_GIB = 1.0
 # What --sign takes for the lab's own key.
 LAB = "lab"
 
@@ -51,8 +53,10 @@ def build(image: Path, output: Path | None, format_: str, sign: str | None) -> N
     host.require_root("building an image")
     host.require_tools({**host.IMAGE_TOOLS, **formats.tools(names)})
     host.require_namespaces()
-    gib = BUILD_GIB + sum(formats.FORMATS[name].gib for name in names)
-    host.require_disk(output or state_dir(project), gib, "building an image")
+    more = sum(formats.FORMATS[name].gib for name in names)
+    host.require_disk(state_dir(project), BUILD_GIB + more, "building an image")
+    if output:
+        host.require_disk(output, OUTPUT_GIB + more, "the built image")
     if sign == LAB:
         key = signature.lab_key(state_dir(project))
     artifact = _build(project, image.resolve().name, output, names, key, keep_signature=False)

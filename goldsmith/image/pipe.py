@@ -16,7 +16,13 @@ from goldsmith.errors import GoldsmithError
 
 
 def pipe(
-    source: Sequence[str | Path], sink: Sequence[str | Path], *, timeout: float, what: str, env: Mapping[str, str]
+    source: Sequence[str | Path],
+    sink: Sequence[str | Path],
+    *,
+    timeout: float,
+    what: str,
+    env: Mapping[str, str],
+    hint: str = "",
 ) -> None:
     """Run both to their end, the first one's output into the second. env: added to the environment of both.
 
@@ -32,7 +38,7 @@ def pipe(
                 assert first.stdout is not None
                 first.stdout.close()  # ours: otherwise the first never learns that the second is gone
                 for child, told in ((second, told_second), (first, told_first)):
-                    _finish(child, told, deadline, timeout, what)
+                    _finish(child, told, deadline, timeout, what, hint)
             finally:
                 _kill(second)
         finally:
@@ -62,7 +68,9 @@ def _open(
         ) from None
 
 
-def _finish(child: subprocess.Popen[bytes], told: IO[str], deadline: float, timeout: float, what: str) -> None:
+def _finish(
+    child: subprocess.Popen[bytes], told: IO[str], deadline: float, timeout: float, what: str, hint: str
+) -> None:
     name = str(child.args[0]) if isinstance(child.args, list) else "?"
     try:
         code = child.wait(timeout=max(0.0, deadline - time.monotonic()))
@@ -71,7 +79,7 @@ def _finish(child: subprocess.Popen[bytes], told: IO[str], deadline: float, time
     if code != 0:
         told.seek(0)
         tail = "\n  ".join(told.read().strip().splitlines()[-8:])
-        raise GoldsmithError(f"`{name}` failed with exit code {code}:\n  {tail}", where=what, hint="is the disk full?")
+        raise GoldsmithError(f"`{name}` failed with exit code {code}:\n  {tail}", where=what, hint=hint)
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:

@@ -30,4 +30,6 @@ def write(packed: Path, target: Path, newest: int) -> None:
     what = f"make {target.name}"
     # mksquashfs goes on when a target is there, if only to append to it
     target.unlink(missing_ok=True)
-    pipe(["zstd", "-d", "-q", "-c", packed], command(target, newest), timeout=SECONDS, what=what, env=env)
+    hint = "is the disk full? And it takes squashfs-tools 4.5 or newer, which read a tar: mksquashfs -version"
+    unpack: list[str | Path] = ["zstd", "-d", "-q", "-c", packed]
+    pipe(unpack, command(target, newest), timeout=SECONDS, what=what, env=env, hint=hint)

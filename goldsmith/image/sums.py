@@ -30,7 +30,7 @@ def files(folder: Path) -> Iterator[str]:
     Links too, and hidden files: whatever is there must be accounted for.
     """
     found = []
-    for here, folders, names in os.walk(folder):
+    for here, folders, names in os.walk(folder, onerror=_unread):
         links = [name for name in folders if (Path(here) / name).is_symlink()]
         empty = [] if names or folders or Path(here) == folder else [""]
         found += [(Path(here) / name).relative_to(folder).as_posix() for name in [*names, *links, *empty]]
@@ -68,6 +68,11 @@ def faults(folder: Path, sums: Mapping[str, str]) -> list[Fault]:
         elif _digest(folder / path, known) != sums[path]:
             found.append(Fault(path, "changed"))
     return sorted(found, key=lambda one: one.path)
+
+
+def _unread(error: OSError) -> None:
+    # os.walk would go on as if the folder were empty, and what is hidden in it weren't there
+    raise GoldsmithError(f"can't be read: {error.strerror}", where=str(error.filename))
 
 
 def _digest(path: Path, known: dict[tuple[int, int], str]) -> str:

@@ -104,6 +104,22 @@ def test_a_link_is_not_followed(made: Path, out: Path, tmp_path: Path) -> None:
     assert verdict is FAIL and f"files: {CYCLONEDX}: no plain file" in said
 
 
+def test_a_folder_that_cant_be_listed_isnt_taken_for_an_empty_one(
+    made: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (out / "closed").mkdir()
+    listing = os.scandir
+
+    def closed(path: str) -> object:
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return listing(path)
+
+    monkeypatch.setattr(os, "scandir", closed)  # root may list everything
+    with pytest.raises(GoldsmithError, match=r"closed: can't be read: Permission denied"):
+        look(made, out)
+
+
 def test_no_signature_nobody_to_trust_and_no_lock_are_unknown(made: Path, out: Path) -> None:
     checks = verify(out, None, images=made / "images")
     assert severity(checks) is UNKNOWN and "whose signature counts" in checks[0].text
