@@ -20,8 +20,15 @@ def holding(path: Path, what: str) -> Iterator[None]:
     The kernel drops the hold when the process dies, however it dies, so no stale file ever has to be removed
     by hand. what: what is held, in words ("the lab at …"), for the error of whoever comes second.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as file:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        opened = path.open("a+")
+    except OSError as error:
+        raise GoldsmithError(
+            f"{what} can't be used: {error.strerror}", where=str(path),
+            hint="goldsmith writes its state there: choose another folder with GOLDSMITH_STATE",
+        ) from None  # fmt: skip
+    with opened as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -55,18 +55,18 @@ def prune_command(keep: tuple[str, ...], forget: tuple[str, ...], yes: bool) -> 
 
     project = find_project()
     store = Pool(state_dir(project))
-    found = prunable(project, store, [named_lock(one) for one in keep], forget)
+    locks = [named_lock(one) for one in keep]
+    found = prune(project, store, locks, forget) if yes else prunable(project, store, locks, forget)
     for name in found.indexes:
         click.echo(f"index of {name} is kept, though the project has no such image: --forget {name} removes it")
     if not found.unused and not forget:
         click.echo("nothing to remove: everything in the pool is needed")
         return
     told = f"{len(found.unused)} files, {found.size / 1e6:.0f} MB, that no lock needs"
-    if not yes:
+    if yes:
+        click.echo(f"removed {told}")
+    else:
         click.echo(f"would remove {told}; --yes does it. Locks to go back to are named with --keep.")
-        return
-    prune(store, found, forget)
-    click.echo(f"removed {told}")
 
 
 @pool.command(name="serve")

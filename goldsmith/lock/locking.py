@@ -59,20 +59,24 @@ def lock_fits(image: Image, lock: Lock, roles: Sequence[Role]) -> bool:
     return lock.image_digest == image_digest(image, roles)
 
 
-def existing_lock(directory: Path, image: Image, roles: Sequence[Role]) -> Lock | None:
-    """The lock of a folder if there is one that fits."""
-    lock = _readable_lock(directory)
-    return lock if lock and lock_fits(image, lock, roles) else None
+def _previous(directory: Path, *, anew: bool) -> Lock | None:
+    """The lock that is there, which decides what stays.
 
-
-def _readable_lock(directory: Path) -> Lock | None:
-    """A lock that can't be read counts as none, for it is made anew."""
+    anew: nothing stays, so one that can't be read counts as none. Otherwise that is an error: with merge markers in
+    it, or of another version of goldsmith, everything would move, and nobody asked for that.
+    """
     if not (directory / "image.lock").is_file():
         return None
     try:
         return read_lock(directory)
-    except GoldsmithError:
-        return None
+    except GoldsmithError as error:
+        if anew:
+            return None
+        raise GoldsmithError(
+            error.what, where=error.where,
+            hint=f"take it from git, so that what image.yml doesn't move stays; or move everything: goldsmith lock "
+            f"{directory} --refresh",
+        ) from None  # fmt: skip
 
 
 def lock_image(
@@ -90,7 +94,7 @@ def lock_image(
     roles = roles_of(image.roles, project, places.file_of("roles").as_posix())
     pool = Pool(state_dir(project))
     with held(pool):
-        previous = _readable_lock(directory)
+        previous = _previous(directory, anew=refresh)
         if upgrade:
             _require_known(upgrade, previous, directory)
         stays = previous if previous and not refresh and not upgrade and lock_fits(image, previous, roles) else None
@@ -103,7 +107,7 @@ def lock_image(
         _publish(pool, lock)
         text = lock.to_text()
         path = directory / "image.lock"
-        if not path.is_file() or path.read_text() != text:
+        if not path.is_file() or path.read_bytes() != text.encode():
             atomic.write(path, text)
     return lock, previous
 
@@ -150,11 +154,9 @@ def verify(project: Path, lock: Lock) -> None:
                 where=str(pool.root),
                 hint=f"goldsmith pool fill images/{lock.image} --verify",
             )
-        if not (pool.is_published(lock) and wheelhouse.is_published(lock)):
+        if faults := [*pool.faults(lock), *wheelhouse.faults(lock)]:
             raise GoldsmithError(
-                f"the pool's index of {lock.image} isn't this lock's",
-                where=str(pool.root / "dists" / lock.image),
-                hint=f"goldsmith pool fill images/{lock.image}",
+                "; ".join(faults[:4]), where=str(pool.root), hint=f"goldsmith pool images/{lock.image} makes it anew"
             )
         current.result = "all as locked"
 
@@ -312,7 +314,7 @@ def _with_contents(
 
 def _publish(pool: Pool, lock: Lock) -> None:
     wheelhouse = Wheelhouse(pool.root)
-    if pool.is_published(lock) and wheelhouse.is_published(lock):
+    if not (pool.faults(lock) or wheelhouse.faults(lock)):
         return
     with step(f"index and sign the pool for {lock.image}") as current:
         wheelhouse.publish(lock)

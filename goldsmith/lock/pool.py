@@ -12,10 +12,7 @@ Facts: apt-ftparchive(1), the generate and release commands.
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +21,7 @@ from goldsmith import atomic
 from goldsmith.errors import GoldsmithError
 from goldsmith.lock.fetch import file_sha256
 from goldsmith.lock.index import read_stanzas
+from goldsmith.lock.published import Published
 from goldsmith.lock.signing import Key, pool_key, sign
 from goldsmith.model.lock import Lock, LockedPackage
 from goldsmith.model.lock import Pool as PoolModel
@@ -77,45 +75,34 @@ class Pool:
         except OSError as error:
             raise GoldsmithError(f"can't be read: {error.strerror}", where=str(path)) from None
 
-    def is_published(self, lock: Lock) -> bool:
-        """Whether the index of this image is this lock's."""
-        link = self.root / "dists" / lock.image
-        return link.is_symlink() and os.readlink(link) == _index_name(lock) and (link / "InRelease").is_file()
+    def index(self, image: str) -> Published:
+        return Published(self.root / "dists", self.state / "pool-published", image)
+
+    def faults(self, lock: Lock) -> list[str]:
+        """What keeps the published index from being this lock's, signed with this pool's key; empty if nothing."""
+        faults = self.index(lock.image).faults(lock.digest)
+        path = self.root / PUBLIC_KEY
+        if not path.is_file() or path.read_bytes() != self.key().public.encode():
+            faults.append(f"{path} isn't this pool's key")
+        return faults
 
     def publish(self, lock: Lock) -> None:
         """Make the image's index list exactly the lock's packages, sign it, and swap it in.
 
         Every deb must be here. Raises GoldsmithError, the old index untouched.
         """
-        dists = self.root / "dists"
-        dists.mkdir(parents=True, exist_ok=True)
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.root.chmod(0o755)
         (self.state / "pool-db").mkdir(exist_ok=True)
-        for folder in (self.root, dists):
-            folder.chmod(0o755)
         key = self.key()
         atomic.write(self.root / PUBLIC_KEY, key.public)
-        target = dists / _index_name(lock)
-        with tempfile.TemporaryDirectory(prefix=".making-", dir=dists) as making:
-            folder = Path(making)
+
+        def make(folder: Path) -> None:
             self._index(lock, folder)
             self._release(lock, folder)
             sign(key, folder / "Release")
-            folder.chmod(0o755)
-            shutil.rmtree(target, ignore_errors=True)
-            folder.rename(target)
-            folder.mkdir()  # for the context manager to remove
-        link = dists / f".link-{lock.image}"
-        link.unlink(missing_ok=True)
-        link.symlink_to(target.name)
-        link.rename(dists / lock.image)
-        self._sweep(lock.image, target)
 
-    def _sweep(self, image: str, present: Path) -> None:
-        """Remove the image's earlier indexes, and what a killed run was making."""
-        ours = re.compile(rf"\.{re.escape(image)}-[0-9a-f]{{16}}|\.making-.*")
-        for folder in present.parent.iterdir():
-            if folder != present and ours.fullmatch(folder.name):
-                shutil.rmtree(folder, ignore_errors=True)
+        self.index(lock.image).publish(lock.digest, make)
 
     def _index(self, lock: Lock, folder: Path) -> None:
         """Packages, Packages.gz and Packages.xz. Known debs come from the database: only new ones are read."""
@@ -203,7 +190,3 @@ def _listed(packages: Path) -> set[tuple[str, str, str, str]]:
 
 def _by_name(lock: Lock) -> list[LockedPackage]:
     return sorted(lock.packages.values(), key=lambda one: one.name)
-
-
-def _index_name(lock: Lock) -> str:
-    return f".{lock.image}-{lock.digest[:16]}"

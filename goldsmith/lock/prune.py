@@ -6,7 +6,6 @@ moment), and what locks that were named on the command line need: those that som
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from goldsmith.errors import GoldsmithError
 from goldsmith.lock.index import read_stanzas
 from goldsmith.lock.locking import held
 from goldsmith.lock.pool import Pool
-from goldsmith.lock.wheelhouse import wheels_of
+from goldsmith.lock.wheelhouse import Wheelhouse, wheels_of
 from goldsmith.model.lock import Lock, read_lock
 from goldsmith.removal import remove_tree
 
@@ -47,7 +46,7 @@ def prunable(project: Path, pool: Pool, keep: Iterable[Lock] = (), forget: Seque
             raise GoldsmithError(
                 f"image {name} is one of the project's", where=f"images/{name}", hint="remove the image first"
             )
-    for name in published - set(forget):
+    for name in sorted(published - set(forget)):
         needed |= _listed(pool, name)
     unused = [
         path for folder in ("pool", "wheels") for path in _by_content(pool.root / folder) if path.name not in needed
@@ -56,19 +55,19 @@ def prunable(project: Path, pool: Pool, keep: Iterable[Lock] = (), forget: Seque
     return Prunable(tuple(unused), tuple(sorted(published - known - set(forget))), size)
 
 
-def prune(pool: Pool, found: Prunable, forget: Sequence[str] = ()) -> None:
-    """Remove it."""
+def prune(project: Path, pool: Pool, keep: Iterable[Lock] = (), forget: Sequence[str] = ()) -> Prunable:
+    """Remove what `prunable` finds, and tell it. Nobody locks or fills meanwhile: what they need may not be named by
+    any lock yet."""
     with held(pool):
+        found = prunable(project, pool, keep, forget)
         for name in forget:
-            for link in (pool.root / "dists" / name, pool.root / "simple" / name):
-                if link.is_symlink():
-                    target = link.parent / os.readlink(link)
-                    link.unlink()
-                    remove_tree(target, pool.state)
+            for index in (pool.index(name), Wheelhouse(pool.root).index(name)):
+                index.withdraw()
         for path in found.unused:
             remove_tree(path, pool.state)
             if not any(path.parent.iterdir()):
                 path.parent.rmdir()
+    return found
 
 
 def _digests(lock: Lock) -> Iterable[str]:
@@ -77,7 +76,14 @@ def _digests(lock: Lock) -> Iterable[str]:
 
 
 def _listed(pool: Pool, image: str) -> set[str]:
-    """The sha256 of every file that an image's published indexes name."""
+    """The sha256 of every file that an image's published indexes name. Raises GoldsmithError if one is damaged: an
+    index that lost its list would look as if it needed nothing."""
+    indexes = [one for one in (pool.index(image), Wheelhouse(pool.root).index(image)) if one.link.is_symlink()]
+    if damage := [fault for one in indexes for fault in one.damage()]:
+        raise GoldsmithError(
+            f"{damage[0]}, so what it needs isn't known", where=str(pool.root),
+            hint=f"make it anew (goldsmith pool images/{image}), or --forget {image}; nothing was removed",
+        )  # fmt: skip
     found: set[str] = set()
     try:
         for path in (pool.root / "dists" / image).glob("main/binary-*/Packages"):

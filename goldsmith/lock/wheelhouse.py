@@ -10,10 +10,6 @@ fill (size; with `verify` sha256), and by the node's pip, which installs with --
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -26,6 +22,7 @@ from goldsmith.errors import GoldsmithError
 from goldsmith.lock.apt import Say
 from goldsmith.lock.download import download
 from goldsmith.lock.fetch import file_sha256
+from goldsmith.lock.published import Published
 from goldsmith.lock.wheels import urls
 from goldsmith.model.lock import Lock, LockedEnvironment, LockedWheel
 
@@ -104,51 +101,35 @@ class Wheelhouse:
             raise GoldsmithError(f"can't be made: {error.strerror}", where=str(path.parent)) from None
         download(url, path, digest=wheel.sha256, size=wheel.size, name=wheel.filename, progress=progress)
 
-    def is_published(self, lock: Lock) -> bool:
-        """Whether the index of this image is this lock's."""
-        link = self.root / "simple" / lock.image
+    def index(self, image: str) -> Published:
+        return Published(self.root / "simple", self.root.parent / "pool-published", image)
+
+    def faults(self, lock: Lock) -> list[str]:
+        """What keeps the published indexes from being this lock's; empty if nothing."""
+        index = self.index(lock.image)
         if not lock.environments:
-            return not link.is_symlink()
-        return link.is_symlink() and os.readlink(link) == _index_name(lock) and link.is_dir()
+            return [f"{index.link} is there, and the lock has no environments"] if index.link.is_symlink() else []
+        return index.faults(lock.digest)
 
     def publish(self, lock: Lock) -> None:
         """Make the image's indexes list exactly the lock's wheels, and swap them in. Every wheel must be here.
 
         Raises GoldsmithError that names those which aren't, the old index untouched.
         """
-        simple = self.root / "simple"
-        link = simple / lock.image
         if missing := self.lacking(wheels_of(lock.environments)):
             raise GoldsmithError(
                 f"the pool lacks {names_of(missing)}", where=str(self.root / "wheels"),
                 hint=f"goldsmith pool fill images/{lock.image}",
             )  # fmt: skip
         if not lock.environments:
-            link.unlink(missing_ok=True)
+            self.index(lock.image).withdraw()
             return
-        simple.mkdir(parents=True, exist_ok=True)
-        simple.chmod(0o755)
-        target = simple / _index_name(lock)
-        with tempfile.TemporaryDirectory(prefix=".making-", dir=simple) as making:
-            folder = Path(making)
+
+        def make(folder: Path) -> None:
             for name, environment in lock.environments.items():
                 self._index(folder / name, environment)
-            folder.chmod(0o755)
-            shutil.rmtree(target, ignore_errors=True)
-            folder.rename(target)
-            folder.mkdir()  # for the context manager to remove
-        new = simple / f".link-{lock.image}"
-        new.unlink(missing_ok=True)
-        new.symlink_to(target.name)
-        new.rename(link)
-        self._sweep(lock.image, target)
 
-    def _sweep(self, image: str, present: Path) -> None:
-        """Remove the image's earlier indexes, and what a killed run was making."""
-        ours = re.compile(rf"\.{re.escape(image)}-[0-9a-f]{{16}}|\.making-.*")
-        for folder in present.parent.iterdir():
-            if folder != present and ours.fullmatch(folder.name):
-                shutil.rmtree(folder, ignore_errors=True)
+        self.index(lock.image).publish(lock.digest, make)
 
     def _index(self, folder: Path, environment: LockedEnvironment) -> None:
         """PEP 503: a page of all projects, and a page of each project's files."""
@@ -175,7 +156,3 @@ def names_of(wheels: Iterable[LockedWheel], most: int = 8) -> str:
 def _page(title: str, links: Mapping[str, str]) -> str:
     lines = "".join(f'<a href="{escape(address)}">{escape(text)}</a><br>\n' for text, address in links.items())
     return f"<!DOCTYPE html>\n<html><head><title>{escape(title)}</title></head><body>\n{lines}</body></html>\n"
-
-
-def _index_name(lock: Lock) -> str:
-    return f".{lock.image}-{lock.digest[:16]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -132,8 +133,30 @@ def test_what_is_asked_for_decides_whether_a_lock_fits(project: Project) -> None
     project.lock()
     project.define(IMAGE.replace("[editor]", "[editor, spellchecker]"))
     assert "spellchecker" in project.lock().packages
-    (project.image / "image.lock").write_text("{}")
-    assert "spellchecker" in project.lock().packages
+    # with merge markers, or of another version of goldsmith: everything would move, and nobody asked for that
+    for content in (b"{}", b"<<<<<<< HEAD\n{", b"\xff\xfe"):
+        (project.image / "image.lock").write_bytes(content)
+        with pytest.raises(GoldsmithError, match="not a lock") as caught:
+            project.lock()
+        assert "--refresh" in caught.value.hint
+    assert "spellchecker" in project.lock(refresh=True).packages
+
+
+def test_a_damaged_index_is_told_and_made_anew(project: Project) -> None:
+    lock = project.lock()
+    index = project.pool.root / "dists/tiny"
+    for name in ("InRelease", "main/binary-amd64/Packages", "main/binary-amd64/Packages.xz", "../../goldsmith.asc"):
+        path = index / name
+        content = path.read_bytes()
+        path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+        with pytest.raises(GoldsmithError, match=path.name.split("/")[-1]):
+            verify(project.root, lock)
+        fill(project.root, lock)
+        assert path.read_bytes()[:8] == content[:8]
+        verify(project.root, lock)
+    shutil.rmtree(index / "main")
+    assert project.lock() == lock
+    verify(project.root, lock)
 
 
 def test_a_pin_nobody_has(project: Project) -> None:

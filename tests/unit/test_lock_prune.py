@@ -42,10 +42,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for folder, digest in (("pool", A), ("pool", B), ("pool", C), ("wheels", D)):
         file(root, folder, digest)
     (root / "pool/cc/mine").mkdir()
-    index = root / "dists/.old-1/main/binary-amd64"
-    index.mkdir(parents=True)
-    (index / "Packages").write_text(f"Package: x\nSHA256: {B}\n")
-    (root / "dists/old").symlink_to(".old-1")
+
+    def make(folder: Path) -> None:
+        (folder / "main/binary-amd64").mkdir(parents=True)
+        (folder / "main/binary-amd64/Packages").write_text(f"Package: x\nSHA256: {B}\n")
+
+    Pool(tmp_path / ".goldsmith").index("old").publish("1" * 64, make)
     return tmp_path
 
 
@@ -54,7 +56,7 @@ def test_what_is_needed_stays(project: Path) -> None:
     found = prunable(project, pool)
     assert [path.name for path in found.unused] == [C, D] and found.size == 10 and found.indexes == ("old",)
     assert [path.name for path in prunable(project, pool, [lock_of("lab", C)]).unused] == [D]
-    prune(pool, found)
+    assert prune(project, pool) == found
     assert (pool.root / "pool/aa" / A / "x").is_file() and (pool.root / "pool/bb" / B / "x").is_file()
     assert not (pool.root / "pool/cc" / C).exists() and not (pool.root / "wheels/dd").exists()
     assert (pool.root / "pool/cc/mine").is_dir(), "what isn't named by its content isn't ours"
@@ -65,8 +67,8 @@ def test_an_index_is_forgotten_by_name_alone(project: Path) -> None:
     pool = Pool(project / ".goldsmith")
     found = prunable(project, pool, forget=["old"])
     assert [path.name for path in found.unused] == [B, C, D]
-    prune(pool, found, ["old"])
-    assert not (pool.root / "dists/old").is_symlink() and not (pool.root / "dists/.old-1").exists()
+    assert prune(project, pool, forget=["old"]) == found
+    assert list((pool.root / "dists").iterdir()) == []
     for name in ("lab", "nobody"):
         with pytest.raises(GoldsmithError):
             prunable(project, pool, forget=[name])
@@ -76,6 +78,18 @@ def test_in_doubt_nothing_is_removed(project: Path) -> None:
     (project / "images/lab/image.lock").write_text("{")
     with pytest.raises(GoldsmithError, match="not a lock"):
         prunable(project, Pool(project / ".goldsmith"))
+
+
+def test_a_damaged_index_isnt_an_empty_one(project: Path) -> None:
+    pool = Pool(project / ".goldsmith")
+    packages = pool.index("old").link / "main/binary-amd64/Packages"
+    packages.write_text("")
+    with pytest.raises(GoldsmithError, match="isn't what was published"):
+        prune(project, pool)
+    packages.unlink()
+    with pytest.raises(GoldsmithError, match="isn't what was published"):
+        prune(project, pool)
+    assert (pool.root / "pool/bb" / B / "x").is_file()
 
 
 def test_the_command_tells_first(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,9 +55,9 @@ def filled(tmp_path: Path, environment: LockedEnvironment) -> Wheelhouse:
 def test_pip_installs_from_it_by_hash_alone(tmp_path: Path, environment: LockedEnvironment) -> None:
     house, lock = filled(tmp_path, environment), lock_of(environment)
     assert house.lacking(environment.wheels.values(), verify=True) == house.damaged(lock) == []
-    assert not house.is_published(lock)
+    assert house.faults(lock)
     house.publish(lock)
-    assert house.is_published(lock)
+    assert not house.faults(lock)
     needed = tmp_path / "requirements.txt"
     needed.write_text("".join(f"{one.name}=={one.version} --hash=sha256:{one.sha256}\n"
                               for one in environment.wheels.values()))  # fmt: skip
@@ -126,12 +126,12 @@ def test_the_index_is_swapped_and_goes_with_the_environments(tmp_path: Path, env
     house.publish(lock)
     fewer = environment.model_copy(update={"wheels": {"numpy": environment.wheels["numpy"]}})
     house.publish(lock_of(fewer))
-    assert not house.is_published(lock) and house.is_published(lock_of(fewer))
+    assert house.faults(lock) and not house.faults(lock_of(fewer))
     simple = house.root / "simple"
     assert sorted(one.name for one in (simple / "lab/train").iterdir()) == ["index.html", "numpy"]
     assert len(list(simple.iterdir())) == 2  # the link, and the one folder that it leads to
     house.publish(make_lock())
-    assert house.is_published(make_lock()) and not (simple / "lab").exists()
+    assert not house.faults(make_lock()) and not (simple / "lab").exists()
     assert house.lacking(environment.wheels.values()) == []  # old locks' wheels stay
 
 
