@@ -100,7 +100,8 @@ def test_one_changed_byte_and_verify_names_it(in_all_formats: Path, lab: Lab) ->
 
 def test_squashfs_and_oci_layout_hold_the_tree(in_all_formats: Path) -> None:
     """What is in them is asked with the tools that read them."""
-    argv = ["unsquashfs", "-cat", str(in_all_formats / "rootfs.squashfs"), "etc/os-release"]
+    # not /etc's link to it: unsquashfs 4.5.1 takes any link with .. in it for a loop
+    argv = ["unsquashfs", "-cat", str(in_all_formats / "rootfs.squashfs"), "usr/lib/os-release"]
     assert "trixie" in subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
     if not shutil.which("skopeo"):
         pytest.skip("skopeo isn't installed")
