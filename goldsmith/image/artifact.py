@@ -21,6 +21,9 @@ SCHEMA = 2
 HINT = "build it: goldsmith build images/NAME"
 
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+_Word = Annotated[str, Field(min_length=1)]
+# What paths are made of: a manifest comes from anywhere, and none of these may lead out of a folder.
+_Path = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
 
 
 class _Strict(BaseModel):
@@ -33,14 +36,14 @@ class _Tree(_Strict):
 
 
 class _Made(_Strict):
-    file: str
+    file: _Path
     size: int
     sha256: _Digest
 
 
 class _Package(_Strict):
-    version: str
-    architecture: str
+    version: _Word
+    architecture: _Word
     sha256: _Digest
     held: bool
     source: str
@@ -48,7 +51,7 @@ class _Package(_Strict):
 
 
 class _Project(_Strict):
-    version: str
+    version: _Word
     sha256: str
 
 
@@ -60,9 +63,9 @@ class _File(_Strict):
 
 
 class _Base(_Strict):
-    distribution: str
-    release: str
-    architecture: str
+    distribution: _Word
+    release: _Word
+    architecture: _Word
 
 
 class _LockDigests(_Strict):
@@ -77,7 +80,7 @@ class Manifest(_Strict):
     """
 
     schema_: Literal[2] = Field(alias="schema")
-    image: str
+    image: _Path
     key: str
     created: str
     base: _Base
@@ -86,8 +89,8 @@ class Manifest(_Strict):
     tree: _Tree
     formats: dict[str, _Made]
     tools: dict[str, str]
-    packages: dict[str, _Package]
-    environments: dict[str, dict[str, _Project]]
+    packages: dict[_Word, _Package]
+    environments: dict[_Word, dict[_Word, _Project]]
     files: dict[str, _File]
     units: dict[str, Any]
     roles: dict[str, Any]

@@ -171,6 +171,24 @@ def test_papers_that_disagree_fail_whoever_signed_them(made: Path, out: Path) ->
     assert any(one.startswith(f"manifest: {MANIFEST}: not a manifest") for one in look(made, out)[1])
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("image", "../../etc"),
+        ("formats", {"rootfs": {"file": "/etc/passwd", "size": 1, "sha256": "0" * 64}}),
+        ("packages", {"": {}}),
+        ("schema", 1),
+        ("more", 1),
+    ],
+)
+def test_a_manifest_from_anywhere_leads_nowhere(made: Path, out: Path, field: str, value: object) -> None:
+    manifest = json.loads((out / MANIFEST).read_text())
+    (out / MANIFEST).write_text(json.dumps({**manifest, field: value}))
+    resign(made, out)
+    verdict, said = look(made, out)
+    assert verdict is FAIL and len(said) == 1 and f"({field}" in said[0]
+
+
 def test_a_format_that_is_gone_with_its_sums_is_missed(made: Path, out: Path) -> None:
     shutil.rmtree(out / "oci")
     resign(made, out)
