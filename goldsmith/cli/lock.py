@@ -8,6 +8,7 @@ import click
 
 from goldsmith.cli.group import DefaultGroup
 from goldsmith.errors import GoldsmithError
+from goldsmith.model.finding import worst
 from goldsmith.model.image import flat_text
 from goldsmith.model.lock import Lock, parse_lock, read_lock
 from goldsmith.project import find_project
@@ -56,7 +57,7 @@ def image_command(image: Path, refresh: bool, upgrade: tuple[str, ...], check: b
         verdicts = check_lock(project, image, offline=offline)
         for one in verdicts:
             click.echo(one.what)
-        raise SystemExit(max(one.severity for one in verdicts))
+        raise SystemExit(worst([one.severity for one in verdicts]))
     from goldsmith.lock.diff import text
     from goldsmith.lock.locking import lock_image
 

@@ -18,6 +18,7 @@ from goldsmith import atomic
 from goldsmith.errors import GoldsmithError
 from goldsmith.lock.index import Candidate, Index, Release, read_packages, read_release
 from goldsmith.lock.sources import Source
+from goldsmith.model.image import BASE
 from goldsmith.process import Done, run
 
 HELPER = "/usr/lib/apt/apt-helper"
@@ -98,7 +99,7 @@ class Apt:
         what = "fetch the package indexes"
         done = self.run(["apt-get", "-q", "update"], timeout=900, what=what, check=False, say=say)
         if done.code != 0:
-            raise update_error(done.out, sorted({one.keyring for one in self.sources}))
+            raise update_error(done.out, self.sources)
 
     def read(self) -> tuple[Index, list[Release]]:
         """What the fetched indexes offer, and the suites' release files."""
@@ -197,11 +198,16 @@ def conflict(out: str, err: str) -> str:
     return "\n  ".join([*reasons[:12], *errors[:6]]) or "apt gave no reason"
 
 
-def update_error(output: str, keyrings: Sequence[str]) -> GoldsmithError:
-    """Why indexes could not be fetched: keys, network, or what apt says."""
+def update_error(output: str, sources: Sequence[Source]) -> GoldsmithError:
+    """Why indexes could not be fetched: keys, network, or what apt says; and of which repository, if it is the
+    image's own."""
     where = "fetch the package indexes"
     lines = [line.strip() for line in output.splitlines() if line.startswith(("E:", "W:", "Err:"))]
     said = "\n  ".join(dict.fromkeys(lines[-6:]))
+    own = sorted({one.repository for one in sources if one.repository != BASE and one.uri.rstrip("/") in said})
+    if own:
+        return _own_error(output, said, own)
+    keyrings = sorted({one.keyring for one in sources if one.repository == BASE})
     if keys := sorted(set(re.findall(r"(?:NO_PUBKEY|EXPKEYSIG|Missing key) ([0-9A-F]{8,})", output))):
         return GoldsmithError(
             f"the repositories are signed with keys that this machine's keyring lacks or has expired: "
@@ -233,3 +239,14 @@ def update_error(output: str, keyrings: Sequence[str]) -> GoldsmithError:
             hint="check the network, or the proxy in this machine's apt settings, and run it again",
         )
     return GoldsmithError(f"apt could not fetch them:\n  {said}", where=where)
+
+
+def _own_error(output: str, said: str, names: Sequence[str]) -> GoldsmithError:
+    """Why an image's own repositories could not be fetched."""
+    where = f"image.yml, {', '.join(f'repositories.{name}' for name in names)}"
+    if re.search(r"NO_PUBKEY|EXPKEYSIG|EXPSIG|Missing key|BADSIG|not signed|no longer signed|signature", output):
+        what = "isn't signed with the key that image.yml names, or that key has expired"
+        hint = "compare the publisher's fingerprint and the key's dates with key.fingerprint; nothing was taken"
+    else:
+        what, hint = "can't be read", "are uri, suites and components right, and is the network there?"
+    return GoldsmithError(f"repository {' and '.join(names)} {what}:\n  {said}", where=where, hint=hint)

@@ -17,8 +17,8 @@ OTHERS = "other packages"
 
 @dataclass(frozen=True)
 class Change:
-    """One package or wheel. old and new: versions, None where it isn't there; the same where only its content is
-    another (a rebuild under an old number). group: the family, `python NAME`, or OTHERS. units: those it brings."""
+    """One package or wheel. old and new: versions, None where it isn't there; the same where only its content, or its
+    family, is another (a rebuild under an old number). group: the family, `python NAME`, or OTHERS. units: those it brings."""
 
     name: str
     group: str
@@ -51,7 +51,7 @@ def _groups(old: Lock, new: Lock) -> list[str]:
 def _packages(old: Lock, new: Lock) -> Iterator[Change]:
     for name in sorted({*old.packages, *new.packages}):
         before, after = old.packages.get(name), new.packages.get(name)
-        if before and after and before.sha256 == after.sha256:
+        if before and after and _identity(before) == _identity(after):
             continue
         one = after or before
         assert one is not None
@@ -65,9 +65,13 @@ def _wheels(old: Lock, new: Lock) -> Iterator[Change]:
         wheels = [one.wheels if one else {} for one in (before, after)]
         for name in sorted({*wheels[0], *wheels[1]}):
             was, is_ = wheels[0].get(name), wheels[1].get(name)
-            if was and is_ and was.sha256 == is_.sha256:
+            if was and is_ and (was.sha256, was.version) == (is_.sha256, is_.version):
                 continue
             yield Change(name, f"python {environment}", _version(was), _version(is_))
+
+
+def _identity(one: LockedPackage) -> tuple[str, str, str | None]:
+    return one.sha256, one.version, one.family
 
 
 def _version(one: LockedPackage | LockedWheel | None) -> str | None:

@@ -29,8 +29,14 @@ def repository_sources(image: Image, places: Places, folder: Path, fetcher: Apt,
     fetcher: whose proxies and credentials a key is fetched with. Raises GoldsmithError with the field for a key that
     can't be had, or isn't the one with that fingerprint.
     """
-    sources = []
+    sources: list[Source] = []
     for name, one in image.repositories.items():
+        same = next((had for had in sources if any(had.offers(one.uri, suite) for suite in one.suites)), None)
+        if same:
+            raise GoldsmithError(
+                f"it is repository {same.repository} once more: the same URI and suite",
+                where=places.of("repositories", name), hint="leave one of them out",
+            )  # fmt: skip
         field = ("repositories", name, "key")
         keyring = _keyring(one.key, places, field, folder, fetcher, say)
         sources += [Source(one.uri, suite, tuple(one.components), str(keyring), name) for suite in one.suites]
@@ -38,17 +44,24 @@ def repository_sources(image: Image, places: Places, folder: Path, fetcher: Apt,
 
 
 def _keyring(key: Key, places: Places, field: tuple[str, ...], folder: Path, fetcher: Apt, say: Say) -> Path:
-    """The file with the key in it: named by its fingerprint, so that one which is here needs no network."""
+    """The file with the key in it, named by its fingerprint.
+
+    Fetched each time: a publisher extends a key's life under the same fingerprint, and a copy kept for ever would
+    have the repository refused. One that is here serves where the address doesn't answer.
+    """
     path = folder / f"{key.fingerprint}.asc"
-    if path.is_file():
-        return path
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".key-") as temporary:
         if key.url is not None:
             say(f"fetch the key {key.fingerprint[-16:]}")
             where = places.of(*field, "url")
             had = Path(temporary) / "key"
-            _fetch(key.url, had, fetcher, where)
+            try:
+                _fetch(key.url, had, fetcher, where)
+            except GoldsmithError:
+                if path.is_file():
+                    return path
+                raise
         else:
             where = places.of(*field, "file")
             had = places.file_of(*field, "file").parent / str(key.file)

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from goldsmith.errors import GoldsmithError
 from goldsmith.lock.apt import Apt, Inst
 from goldsmith.lock.depends import needed_by
@@ -251,7 +253,7 @@ def upgradable(names: Iterable[str], known: Mapping[str, str | None], wheels: It
     """
     there = {*known, *(one for one in known.values() if one), *wheels}
     for name in names:
-        if name not in there:
+        if name not in there and canonicalize_name(name) not in there:
             near = difflib.get_close_matches(name, there, n=3)
             raise GoldsmithError(
                 f"the lock has no package, family or Python project {name}", where="--upgrade",

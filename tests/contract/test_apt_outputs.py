@@ -8,6 +8,7 @@ import pytest
 
 from goldsmith.lock.apt import Apt, Inst, conflict, machine_settings, parse_simulation, update_error
 from goldsmith.lock.fetch import parse_status, reporter
+from goldsmith.lock.sources import Source
 from goldsmith.process import run
 from tests.unit.lock_debs import NEEDED, Deb, Repository, missing_tools, needs_apt
 
@@ -57,7 +58,7 @@ def test_reasons_of_conflicts() -> None:
     ],
 )
 def test_reasons_of_failed_updates(name: str, what: str, hint: str) -> None:
-    error = update_error(data(name), KEYRINGS)
+    error = update_error(data(name), [Source("http://mirror.invalid", "trixie", ("main",), one) for one in KEYRINGS])
     assert what in error.what and hint in error.hint
 
 

@@ -32,6 +32,13 @@ def test_nothing_changed() -> None:
     assert text(make_lock(OLD), make_lock(OLD)) == "the same packages and wheels"
 
 
+def test_another_version_or_family_of_the_same_file_is_a_change() -> None:
+    old = make_lock(OLD)
+    for update in ({"version": "9.9"}, {"family": "rdma"}):
+        new = other(old, "libnccl2", sha256=old.packages["libnccl2"].sha256, **update)
+        assert [one.name for one in changes(old, new)] == ["libnccl2"]
+
+
 def test_families_first_then_the_rest() -> None:
     old = make_lock(OLD)
     new = other(old, "mawk", version="1.4")

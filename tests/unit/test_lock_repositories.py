@@ -238,3 +238,32 @@ def test_a_damaged_deb_is_named_and_refused(project: Project, damage: str) -> No
         locking.verify(project.root, lock)
     locking.fill(project.root, lock, verify=True)
     locking.verify(project.root, lock)
+
+
+def test_what_is_wrong_with_an_own_repository_names_it(project: Project) -> None:
+    root, fingerprint = project.cuda.root, project.cuda.key.fingerprint
+    again = f"  again:\n    uri: file:{root}\n    suites: [/]\n    key:\n      fingerprint: {fingerprint}\n"
+    project.define("repositories:\n", f"repositories:\n{again}      url: file://{root}/key.asc\n")
+    with pytest.raises(GoldsmithError, match="repository again once more") as caught:
+        project.lock()
+    assert "repositories.cuda" in caught.value.where and "image.yml:1" in caught.value.where
+    project.define()
+    (project.cuda.root / "InRelease").unlink()
+    (project.cuda.root / "Release").unlink()
+    with pytest.raises(GoldsmithError, match="repository cuda") as caught:
+        project.lock()
+    assert "repositories.cuda" in caught.value.where and "debian-archive-keyring" not in str(caught.value)
+
+
+def test_a_key_is_asked_for_each_time_and_kept_for_when_nobody_answers(project: Project) -> None:
+    project.lock()
+    kept = project.root / f".goldsmith/apt/keys/{project.cuda.key.fingerprint}.asc"
+    kept.write_text("an old one")
+    project.lock(refresh=True)
+    assert "BEGIN PGP" in kept.read_text(), "a key whose life was extended has the same fingerprint"
+    (project.cuda.root / "key.asc").unlink()
+    project.lock(refresh=True)
+    # a file beside image.yml that isn't there fails here as it would on another machine
+    project.define(key="file: none.asc")
+    with pytest.raises(GoldsmithError, match=r"none\.asc"):
+        project.lock(refresh=True)
