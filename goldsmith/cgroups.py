@@ -6,9 +6,11 @@ its tree, and wait for them at its shutdown.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -37,7 +39,21 @@ def remove(machine: str) -> None:
             time.sleep(0.05)  # the kernel is a moment behind the last process's end
 
 
-def tidy() -> None:
+@contextmanager
+def in_ours(lock: Path = Path("/run/goldsmith-nspawn.lock")) -> Iterator[None]:
+    """Run one `systemd-nspawn --keep-unit` below our own group, which it leaves groups in. They are removed by
+    whoever ends last: removed earlier, they are missing to one that is just starting ("Failed to attach … payload")."""
+    with lock.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        try:
+            yield
+        finally:
+            with suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _tidy()
+
+
+def _tidy() -> None:
     """Remove the groups that `systemd-nspawn --keep-unit` makes below our own, and leaves, if they are empty."""
     for path in own(Path("/proc/self/cgroup").read_text(), Path("/proc/self/mountinfo").read_text()):
         for name in ("payload", "supervisor"):

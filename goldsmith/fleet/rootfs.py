@@ -42,10 +42,8 @@ def run_in_tree(
     """Run one command in the tree, as its root, with no network."""
     argv = nspawn_argv(tree, command, binds or {})
     hint = "install systemd-container" if check else ""
-    try:
+    with cgroups.in_ours():
         return run(argv, timeout=timeout, what=what, stdin=stdin, check=check, hint=hint)
-    finally:
-        cgroups.tidy()
 
 
 def probe_tree(tree: Path, script: str, timeout: float = 60) -> str:

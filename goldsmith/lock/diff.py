@@ -18,7 +18,8 @@ OTHERS = "other packages"
 @dataclass(frozen=True)
 class Change:
     """One package or wheel. old and new: versions, None where it isn't there; the same where only its content, or its
-    family, is another (a rebuild under an old number). group: the family, `python NAME`, or OTHERS. units: those it brings."""
+    family, is another (a rebuild under an old number). group: the family, `python NAME`, or OTHERS. units: those that
+    it brings."""
 
     name: str
     group: str

@@ -153,3 +153,14 @@ def test_systemds_hierarchies_are_found_in_mountinfo() -> None:
         "32 25 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
     )
     assert cgroups.hierarchies(text) == [Path("/sys/fs/cgroup/systemd"), Path("/sys/fs/cgroup/unified")]
+
+
+def test_the_groups_of_a_tree_are_removed_by_whoever_ends_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    removed: list[str] = []
+    monkeypatch.setattr(cgroups, "_tidy", lambda: removed.append("x"))
+    lock = tmp_path / "lock"
+    with cgroups.in_ours(lock):
+        with cgroups.in_ours(lock):
+            pass
+        assert not removed, "another one may just be starting"
+    assert removed == ["x"]
