@@ -16,8 +16,9 @@ import urllib.request
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
+from goldsmith.credentials import hide
 from goldsmith.errors import GoldsmithError
 
 TIMEOUT = 60.0  # seconds that a server may say nothing
@@ -45,7 +46,7 @@ def download(
             raise GoldsmithError(
                 f"{name} isn't the file that was locked: {length} bytes with sha256 {found.hexdigest()}, "
                 f"locked {size} bytes with {digest}",
-                where=_place(url),
+                where=hide(url),
                 hint="it was changed on the index or on the way; nothing of it was kept",
             )
         partial.chmod(0o644)
@@ -81,11 +82,11 @@ def _bring(url: str, partial: Path, size: int, name: str, progress: Callable[[in
             if error.code in (401, 403, 404, 410):
                 break
         except _TRANSIENT as error:
-            reason = getattr(error, "reason", error) or type(error).__name__
+            reason = _reason(error)
             if url.startswith("file:"):
                 break
     raise GoldsmithError(
-        f"{name} can't be fetched: {reason}", where=_place(url),
+        f"{name} can't be fetched: {reason}", where=hide(url),
         hint="check the network, the proxy and the index's credentials (netrc), and run it again",
     )  # fmt: skip
 
@@ -96,11 +97,17 @@ def size_of(url: str) -> int:
         with _open(url, {}, method="HEAD") as answer:
             size = answer.headers.get("Content-Length")
     except (urllib.error.HTTPError, *_TRANSIENT) as error:
-        reason = getattr(error, "reason", error)
-        raise GoldsmithError(f"its size can't be had: {reason}", where=_place(url)) from None
+        reason = _reason(error)
+        raise GoldsmithError(f"its size can't be had: {reason}", where=hide(url)) from None
     if size is None:
-        raise GoldsmithError("the server doesn't say how large it is", where=_place(url))
+        raise GoldsmithError("the server doesn't say how large it is", where=hide(url))
     return int(size)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, http.client.InvalidURL):  # its own words have a piece of the address, perhaps of a password
+        return "its address isn't valid"
+    return hide(str(getattr(error, "reason", error))) or type(error).__name__
 
 
 def _open(url: str, headers: dict[str, str], method: str = "GET") -> http.client.HTTPResponse:
@@ -124,7 +131,7 @@ def _credentials(url: str) -> str | None:
     indexes = " ".join(os.environ.get(name, "") for name in (
         "UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL")).split()  # fmt: skip
     for one in (parts, *(urlsplit(one.split("=", 1)[-1] if "=http" in one else one) for one in indexes)):
-        if one.hostname == parts.hostname and one.port == parts.port and one.username:
+        if one.hostname == parts.hostname and _port(one) == _port(parts) and one.username:
             return f"{unquote(one.username)}:{unquote(one.password or '')}"
     path = Path(os.environ.get("NETRC") or Path.home() / ".netrc")
     try:
@@ -134,6 +141,8 @@ def _credentials(url: str) -> str | None:
     return f"{found[0]}:{found[2]}" if found else None
 
 
-def _place(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+def _port(parts: SplitResult) -> int | None:
+    try:
+        return parts.port
+    except ValueError:  # its own words have what stands there, which may be a password's piece
+        return -1

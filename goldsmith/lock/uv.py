@@ -15,6 +15,7 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
+from goldsmith.credentials import hide
 from goldsmith.errors import GoldsmithError
 from goldsmith.process import Done, run
 
@@ -48,8 +49,8 @@ def compile_(target: Target, folder: Path, cache: Path, *options: str, what: str
 
 
 def no_password(text: str) -> str:
-    """Without what stands before the @ of an address."""
-    return re.sub(r"//[^/@\s]*@", "//", text)
+    """Without the credentials of the addresses in it."""
+    return hide(text)
 
 
 def said(done: Done) -> tuple[str, list[str]]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from goldsmith.credentials import hide, short
 from goldsmith.errors import GoldsmithError
 from goldsmith.layers import read_layers
 from goldsmith.model.stack import Environment, Family, Hardware, Kernel, PackageName, Repository, Stack, Strict, Word
@@ -109,6 +110,14 @@ def read_placed(directory: Path) -> tuple[Image, Places]:
             where=places.of("name"),
             hint="rename one of them: an image is found by its folder",
         )
+    for name, environment in image.python.items():
+        for number, requirement in enumerate(environment.requirements):
+            if hide(requirement) != requirement:
+                raise GoldsmithError(
+                    f"{short(requirement)} is an address with a login: what is shown of an image would show it",
+                    where=places.of("python", name, "requirements", number),
+                    hint="name the project and its version; an index's login belongs into netrc",
+                )
     return image, places
 
 

@@ -5,10 +5,33 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 PackageName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9+.-]+$")]
 Word = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")]
+
+
+_ADDRESS = re.compile(
+    r"(https?://([A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?|file://(localhost)?(?=/))"
+    r"(/[A-Za-z0-9._~:/\[\]!$&()*+,;=%-]*)?"
+)
+
+
+def _without_credentials(address: str) -> str:
+    if "@" in address:
+        raise ValueError(
+            "no user or password here, a lock and its diff show them: apt_auth.conf(5) is the place for apt's, "
+            "netrc for a package index's; an @ in a path is written %40"
+        )
+    if re.search("[?#]", address):
+        raise ValueError("no query and no fragment here: a lock and its diff would show a token in it")
+    if not _ADDRESS.fullmatch(address):
+        raise ValueError("an address: http://HOST/…, https://HOST/… or file:///…, without blanks and quotes")
+    return address
+
+
+# Where something is fetched from. It goes into the lock as it is, so it can't hold a login.
+Address = Annotated[str, AfterValidator(_without_credentials)]
 
 
 class Strict(BaseModel):
@@ -99,8 +122,8 @@ class Key(Strict):
     The key itself is at `url`, or in `file` beside image.yml; whichever it is, only the fingerprint is trusted."""
 
     fingerprint: str
-    url: Annotated[str, Field(pattern=r"^(https?|file)://\S+$")] | None = None
-    file: str | None = None
+    url: Address | None = None
+    file: Annotated[str, Field(pattern=r"^[^@:\s]+$")] | None = None
 
     @field_validator("fingerprint")
     @classmethod
@@ -121,17 +144,10 @@ class Repository(Strict):
     """An apt repository beside the distribution's own, as sources.list(5) has it. A flat one has the suite `/`
     (or a path that ends in it) and no components."""
 
-    uri: Annotated[str, Field(pattern=r"^(https?|file)://?\S+$")]
+    uri: Address
     suites: list[Annotated[str, Field(pattern=r"^(/|[A-Za-z0-9.][A-Za-z0-9./_-]*)$")]] = Field(min_length=1)
     components: list[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9./-]*$")]] = []
     key: Key
-
-    @field_validator("uri")
-    @classmethod
-    def _no_password(cls, uri: str) -> str:
-        if re.match(r"[a-z]+://[^/]*@", uri):
-            raise ValueError("no user or password here: apt_auth.conf(5) is the place for them")
-        return uri
 
     @model_validator(mode="after")
     def _flat_or_not(self) -> Repository:
@@ -151,12 +167,5 @@ class Environment(Strict):
 
     python: Annotated[str, Field(pattern=r"^3\.[0-9]+$")]
     requirements: list[Annotated[str, Field(pattern=r"^[A-Za-z0-9][^\n]*$")]] = Field(min_length=1)
-    index: Annotated[str, Field(pattern=r"^(https?|file)://\S+$")] | None = None
+    index: Address | None = None
     platform: Annotated[str, Field(pattern=r"^manylinux_2_[0-9]+$")] | None = None
-
-    @field_validator("index")
-    @classmethod
-    def _no_password(cls, uri: str | None) -> str | None:
-        if uri and re.match(r"[a-z]+://[^/]*@", uri):
-            raise ValueError("no user or password here: a lock and its diff show it; netrc is the place for them")
-        return uri
