@@ -11,11 +11,13 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from goldsmith.credentials import short
 from goldsmith.errors import GoldsmithError
-from goldsmith.yamlfile import Field, Lines, Places, read_lines, validate
+from goldsmith.yamlfile import Field, Lines, Places, demand_plain, read_lines, validate
 
 M = TypeVar("M", bound=BaseModel)
 EXTENDS = "extends"
+DEEPEST = 50
 
 
 def read_layers(path: Path, model: type[M]) -> tuple[M, Places]:
@@ -24,36 +26,56 @@ def read_layers(path: Path, model: type[M]) -> tuple[M, Places]:
     `extends` names a folder with a file of the same name, or a file, relative to the file that says it; or several,
     the later over the earlier. Raises GoldsmithError with file, line and field.
     """
-    data, lines = _layered(path, ())
+    data, lines = _layered(path, (), {})
     places = Places(path, lines)
     return validate(data, model, places), places
 
 
-def _layered(path: Path, below: tuple[Path, ...]) -> tuple[Any, Lines]:
+def _layered(path: Path, below: tuple[Path, ...], known: dict[Path, tuple[Any, Lines]]) -> tuple[Any, Lines]:
+    """known: layers that were read for others; each is read once, however many ways lead to it."""
+    own = path.resolve()
+    if own not in known:
+        known[own] = _read(path, (*below, own), known)
+    return known[own]
+
+
+def _read(path: Path, below: tuple[Path, ...], known: dict[Path, tuple[Any, Lines]]) -> tuple[Any, Lines]:
     data, lines = read_lines(path)
+    places = Places(path, lines)
+    demand_plain(data, places)
     if not isinstance(data, dict) or EXTENDS not in data:
         return data, lines
-    places = Places(path, lines)
     bases = data.pop(EXTENDS)
     merged: Any = {}
     found: Lines = {}
     for number, name in enumerate(bases if isinstance(bases, list) else [bases]):
         where = places.of(EXTENDS, number) if isinstance(bases, list) else places.of(EXTENDS)
         base = _base(path, name, where)
-        if base.resolve() in (one.resolve() for one in (*below, path)):
-            raise GoldsmithError(f"extends {name}, which leads back to {path}", where=where, hint="break the circle")
-        merged, found = lay_over((merged, found), _layered(base, (*below, path)))
+        if base.resolve() in below:
+            raise GoldsmithError(
+                f"extends {short(name)}, which leads back to {path}", where=where, hint="break the circle"
+            )
+        if len(below) > DEEPEST:
+            raise GoldsmithError(f"more than {DEEPEST} layers over each other", where=where)
+        merged, found = lay_over((merged, found), _layered(base, below, known))
     return lay_over((merged, found), (data, lines))
 
 
 def _base(path: Path, name: Any, where: str) -> Path:
     if not isinstance(name, str):
-        raise GoldsmithError(f"names a folder, or several, got {name!r}", where=where, hint="e.g. extends: ../common")
+        got = type(name).__name__ if isinstance(name, (dict, list)) else name
+        raise GoldsmithError(f"names a folder, or several, got {got}", where=where, hint="e.g. extends: ../common")
     base = Path(os.path.normpath(path.parent / name))
-    base = base / path.name if base.is_dir() else base
-    if not base.is_file():
+    try:
+        base = base / path.name if base.is_dir() else base
+        there = base.is_file()
+    except OSError:  # a name that is too long
+        there = False
+    if not there:
         near = sorted(f"../{one.parent.name}" for one in path.parent.parent.glob(f"*/{path.name}"))
-        raise GoldsmithError(f"there is no {base}", where=where, hint=f"beside it: {', '.join(near)}" if near else "")
+        hint = f"beside it: {short(', '.join(near))}" if near else ""
+        # of an address the path would be what normpath made of it
+        raise GoldsmithError(f"there is no {short(name if '@' in name else str(base))}", where=where, hint=hint)
     return base
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from goldsmith.credentials import short
 from goldsmith.errors import GoldsmithError
 from goldsmith.model.finding import Finding
 from goldsmith.model.image import Image
@@ -185,14 +186,16 @@ def _load(path: Path) -> Role:
     return Role(path.name, path, promise.splitlines()[0], tuple(packages))
 
 
-def roles_of(names: Iterable[str], project: Path, where: str) -> list[Role]:
-    """The roles by name, in this order. `where` names the file that asked, for the error."""
+def roles_of(names: Iterable[str], project: Path, where: str | Callable[[int], str]) -> list[Role]:
+    """The roles by name, in this order. `where`, for the error, names the file that asked, or gives the place of the
+    n-th name: `lambda n: places.of("roles", n)`."""
     known = find_roles(project)
     found = []
-    for name in names:
+    for number, name in enumerate(names):
         if name not in known:
             near = difflib.get_close_matches(name, known, n=3)
             hint = f"did you mean {' or '.join(near)}?" if near else f"roles here: {', '.join(known)}"
-            raise GoldsmithError(f"there is no role {name}", where=f"{where}, roles", hint=hint)
+            place = f"{where}, roles" if isinstance(where, str) else where(number)
+            raise GoldsmithError(f"there is no role {short(name)}", where=place, hint=hint)
         found.append(known[name])
     return found

@@ -60,7 +60,7 @@ def lint_image(project: Path, directory: Path, facts: Facts | None = None) -> Re
     """All problems of images/NAME, worst first. Raises GoldsmithError if image.yml can't be read."""
     known = facts or packaged_facts()
     image, places = read_placed(directory)
-    roles = roles_of(image.roles, project, str(places.file_of("roles")))
+    roles = roles_of(image.roles, project, lambda n: places.of("roles", n))
     lock, state, stale = _lock(directory, image, roles)
     subject = Subject(image, lock, known)
     hits = [*stale, *chain.from_iterable(topic.lint(subject) for topic in TOPICS),
