@@ -10,7 +10,7 @@ from goldsmith.cli.group import DefaultGroup
 from goldsmith.cli.lock import IMAGE, named_lock
 from goldsmith.lock.locking import fill, verify
 from goldsmith.lock.pool import Pool
-from goldsmith.lock.serve import serve
+from goldsmith.lock.serve import make_server, serve
 from goldsmith.model.lock import read_lock
 from goldsmith.project import find_project, state_dir
 
@@ -75,5 +75,7 @@ def prune_command(keep: tuple[str, ...], forget: tuple[str, ...], yes: bool) -> 
 def serve_command(bind: str, port: int) -> None:
     """Serve the pool to nodes over HTTP until stopped; what it serves is signed, so HTTP is enough."""
     root = Pool(state_dir(find_project())).root
+    # bound for a moment, to see that it can be: nobody is told that it serves and then that it doesn't
+    make_server(root, bind, port).server_close()
     click.echo(f"serving {root} on http://{f'[{bind}]' if ':' in bind else bind}:{port}/", err=True)
     serve(root, bind, port)
