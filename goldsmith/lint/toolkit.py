@@ -21,17 +21,19 @@ RUNTIME = re.compile(r"libcudart\d+|cuda-cudart(-dev)?(-\d+-\d+)?|cuda-nvcc(-\d+
 
 
 def toolkits(subject: Subject) -> list[Known]:
-    """The CUDA releases of `stack.cuda`, each once: several may be installed side by side."""
-    family = subject.family("cuda")
+    """The CUDA releases of `stack.cuda`, and of packages of CUDA in other sets, each once: several may be installed
+    side by side."""
     found: dict[str, Known] = {}
-    for package in family.packages if family else ():
-        if COMPAT.fullmatch(package):
-            continue
-        known = subject.pinned("cuda", package)
-        text = _release_of(subject.facts, package, known.version if known else None)
-        if text:
-            field: Field = known.field if known else ("stack", "cuda", "packages")
-            found.setdefault(text, Known(text, field, known.package if known else ""))
+    sets = {path: family.packages for path, family in subject.image.sets.items()}
+    for path, packages in {**sets, ("base",): subject.image.base.packages}.items():
+        for package in packages:
+            named = any(one.fullmatch(package) for one in (META, NAMED, RUNTIME))
+            if COMPAT.fullmatch(package) or not (named or path == ("stack", "cuda")):
+                continue
+            known = subject.pinned(path, package)
+            if text := _release_of(subject.facts, package, known.version if known else None):
+                field: Field = known.field if known else (*path, "packages")
+                found.setdefault(text, Known(text, field, known.package if known else ""))
     # 12.5 that a name alone says is the 12.5.1 that a version says
     return [one for text, one in found.items() if not any(more.startswith(f"{text}.") for more in found)]
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from goldsmith.lint.facts import Facts, packaged_facts
 from goldsmith.lint.rules import RULES
@@ -48,6 +50,16 @@ def repository(**change: object) -> Change:
     return {"repositories": {"other": {"uri": "https://example.org/other", "suites": ["/"], "key": KEY, **change}}}
 
 
+def moved(name: str, package: str, version: str | None, **more: object) -> Change:
+    """A well-known set, as a family of the image's own instead."""
+    return {"stack": {name: None}, "families": {"mine": {"version": version, "packages": [package], **more}}}
+
+
+def based(name: str, package: str) -> Change:
+    """A well-known set's package among those that the image starts from."""
+    return {"stack": {name: None}, "base": {"packages": ["python3", package]}}
+
+
 CASES = [
     # versions
     Case("V1", {"stack": {"driver": {"version": None}}}, UNKNOWN, ("driver", "no pin and no lock")),
@@ -67,6 +79,82 @@ CASES = [
     Case("CT1", {"stack": {"container_toolkit": {"version": "1.17.6"}}}),
     Case("CT2", {"stack": {"container_toolkit": {"version": "1.16.2"}}}, WARN, ("1.16.2", "1.17.8", "CVE-2025-23266")),
     Case("CT2", {"stack": {"container_toolkit": {"version": "1.17.10"}}}),
+    # … wherever the packages stand
+    Case("V1", moved("fabricmanager", "nvidia-fabricmanager", None), UNKNOWN, ("nvidia-fabricmanager",)),
+    Case("V1", moved("fabricmanager", "nvidia-fabricmanager", "580.105.08")),
+    Case("V1", moved("fabricmanager", "nvidia-fabricmanager", None), locked={}),
+    Case("V1", based("fabricmanager", "nvidia-fabricmanager"), UNKNOWN, ("nvidia-fabricmanager",)),
+    Case("V1", based("fabricmanager", "nvidia-fabricmanager"), locked={}),
+    Case("V1", based("nccl", "libnccl2"), UNKNOWN, ("libnccl2",)),
+    Case("V1", based("container_toolkit", "nvidia-container-toolkit"), UNKNOWN, ("nvidia-container-toolkit",)),
+    Case("V1", based("driver", "nvidia-open-580"), UNKNOWN, ("nvidia-open-580",)),
+    Case("V1", {"base": {"packages": ["nvidia-utils-580"]}}, UNKNOWN, ("nvidia-utils-580",)),
+    Case("V1", {"base": {"packages": ["nvidia-imex"]}}, UNKNOWN, ("nvidia-imex",)),
+    # nothing of a driver, on a machine that needs one
+    Case("V1", {"stack": None}, UNKNOWN, ("hgx", "H200", "no package of a driver")),
+    Case("V1", {"stack": {"driver": None}}, UNKNOWN, ("hgx", "H200", "no package of a driver")),
+    Case("V1", {"stack": {"driver": None}, "hardware": {"platform": None}}, UNKNOWN, ("H200",)),
+    Case("V1", {"stack": {"driver": None}, "hardware": {"platform": "nvl72", "gpus": None}}, UNKNOWN, ("nvl72",)),
+    Case("V1", {"stack": {"driver": None}, "hardware": None}, UNKNOWN, ("nvidia-fabricmanager",)),
+    Case("V1", {"stack": {"driver": None, "fabricmanager": None}, "hardware": None}),
+    Case("V1", {"stack": {"driver": None}, "families": {"gpu": {
+        "version": "580.105.08", "packages": ["nvidia-open-580"]}}}),
+    # a branch is no version
+    Case("V1", {"stack": driver("580")}, UNKNOWN, ("580 is no whole version",)),
+    Case("V1", {"stack": {"fabricmanager": {"version": "580"}}}, UNKNOWN, ("580 is no whole version",)),
+    Case("V1", {"stack": {"nccl": {"version": "2.28"}}}, UNKNOWN, ("2.28 is no whole version",)),
+    Case("V1", {"stack": {"container_toolkit": {"version": "1.17"}}}, UNKNOWN, ("1.17 is no whole version",)),
+    Case("V1", {"stack": driver("9" * 5000)}, UNKNOWN),
+    Case("MVC2", {"stack": driver("580")}),
+    Case("CT2", {"stack": {"container_toolkit": {"version": "1.17"}}}),
+    Case("V2", {"families": {"more": {"version": "580.95.05", "packages": ["nvidia-utils-580"]}}}, FAIL,
+         ("580.95.05", "580.105.08")),
+    Case("V2", {"families": {"more": {"version": "580.105.08-0ubuntu1", "packages": ["nvidia-utils-580"]}}}),
+    Case("V2", {"stack": {"driver": {"versions": {"nvidia-dkms-580-open": "580.95.05"}}}}, FAIL, ("580.95.05",)),
+    Case("V2", {"base": {"packages": ["nvidia-utils-580"]}}, FAIL, ("580.95.05",),
+         locked={"nvidia-utils-580": ("580.95.05-0ubuntu1", None, "base")}),
+    Case("CT1", moved("container_toolkit", "nvidia-container-toolkit", "1.17.7"), FAIL, ("enroot",)),
+    Case("CT1", {"stack": {"container_toolkit": {"versions": {"nvidia-container-toolkit": "1.17.7"}}}}, FAIL),
+    Case("CT1", based("container_toolkit", "nvidia-container-toolkit"), FAIL,
+         locked={"nvidia-container-toolkit": ("1.17.7-1", None, "cuda")}),
+    Case("CT2", moved("container_toolkit", "nvidia-container-toolkit", "1.16.2"), WARN),
+    Case("T1", moved("nccl", "libnccl2", "2.27.5"), WARN, ("2.27.5", "2.28.9")),
+    Case("T1", moved("nccl", "libnccl2", "2.28.9")),
+    Case("T1", {"stack": {"nccl": {"versions": {"libnccl2": "2.27.5"}}}}, WARN, ("2.27.5",)),
+    Case("MVC1", moved("driver", "nvidia-open-570", "570.172.08"), FAIL, ("570.172.08",)),
+    Case("MVC1", moved("cuda", "cuda-toolkit-13-0", "13.0.2")),
+    Case("MVC2", moved("cuda", "cuda-toolkit-13-1", "13.1.0"), WARN, ("590.44.01",)),
+    Case("MVC2", based("cuda", "cuda-toolkit-13-1"), WARN, ("590.44.01",)),
+    Case("FM1", moved("fabricmanager", "nvidia-fabricmanager", "580.95.05"), FAIL, ("580.95.05", "580.105.08")),
+    Case("FM1", moved("fabricmanager", "nvidia-fabricmanager", "580.105.08")),
+    Case("FM1", {"stack": {"fabricmanager": {"versions": {"nvidia-fabricmanager": "580.95.05"}}}}, FAIL,
+         ("580.95.05", "580.105.08")),
+    Case("FM1", {"stack": {"fabricmanager": {"version": "580.95.05",
+                                             "versions": {"nvidia-fabricmanager": "580.105.08"}}}}),
+    # both, one of them wrong
+    Case("FM1", {"families": {"fm": {"version": "580.95.05", "packages": ["cuda-drivers-fabricmanager"]}}}, FAIL),
+    Case("FM1", based("fabricmanager", "nvidia-fabricmanager"), FAIL, ("580.95.05",),
+         locked={"nvidia-fabricmanager": ("580.95.05-1", None, "cuda")}),
+    Case("FM1", based("fabricmanager", "nvidia-fabricmanager"), locked={}),
+    Case("FM1", {"stack": {"driver": None}, "families": {"gpu": {
+        "version": "580.95.05", "packages": ["nvidia-open-580"]}}}, FAIL, ("580.95.05", "580.105.08")),
+    Case("FM2", moved("fabricmanager", "nvidia-fabricmanager", "580.105.08")),
+    Case("FM2", based("fabricmanager", "nvidia-fabricmanager")),
+    Case("FM2", {"stack": {"fabricmanager": {"packages": ["bash"]}}}, UNKNOWN, ("bash",)),
+    Case("FM2", {"stack": {"driver": None, "fabricmanager": None}, "families": {"gpu": {
+        "version": "580.105.08", "packages": ["nvidia-open-580"]}}}, FAIL),
+    Case("FM3", {**gpu("B200", "hgx"), **based("nvlsm", "nvlsm")}),
+    Case("FM3", {**gpu("B200", "hgx"), **moved("nvlsm", "nvlsm", None)}),
+    Case("FM3", {**gpu("B200", "hgx"), "stack": {"nvlsm": {"packages": ["bash"]}}}, UNKNOWN, ("bash",)),
+    Case("FM4", {**gpu("GB200", "nvl72"), "stack": {"fabricmanager": None}, "families": {
+        "mine": {"version": "580.95.05", "packages": ["nvidia-imex"]}}}, FAIL, ("580.95.05", "580.105.08")),
+    Case("FM4", {**gpu("GB200", "nvl72"), "stack": {"fabricmanager": None}, "families": {
+        "mine": {"version": "580.105.08", "packages": ["nvidia-imex"]}}}),
+    Case("FM5", moved("fabricmanager", "nvidia-fabricmanager-535", "580.105.08"), FAIL, ("535",)),
+    Case("FM5", {"stack": {"fabricmanager": {"packages": [f"nvidia-fabricmanager-{'9' * 5000}"]}}}, FAIL),
+    Case("OK1", {**gpu("B200"), "stack": {"driver": None}, "families": {"gpu": {
+        "version": "580.105.08", "packages": ["nvidia-utils-580"]}}}, UNKNOWN, ("doesn't say which",)),
+    Case("O2", moved("fabricmanager", "nvidia-fabricmanager", "580.105.08", repository="doca"), WARN, ("doca", "cuda")),
     # driver and CUDA
     Case("MVC1", {"stack": driver("570.172.08")}, FAIL, ("570.172.08", "580", "CUDA 13.0.2")),
     Case("MVC1", {"stack": {**driver("525.60.13"), "cuda": {"version": "12.5.1"}}}),
@@ -306,6 +394,33 @@ def test_whatever_a_version_is_it_is_judged(one: str, two: str, three: str, anyt
         "python": {"train": {"requirements": [f"torch=={three}", f"nvidia-nccl-cu12=={two}"]}},
     }  # fmt: skip
     assert {hit.rule.id for hit in hits(change)} <= {rule.id for rule in RULES}
+
+
+HUGE = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"stack": driver(HUGE)}, {"stack": driver(f"580.{HUGE}.1")}, {"stack": {"cuda": {"version": HUGE}}},
+        {"stack": {"cuda": {"version": f"12.4~{HUGE}.{HUGE}", "packages": ["libcudart12"]}}},
+        {"stack": {"cuda": {"version": None, "packages": [f"cuda-toolkit-{HUGE}-1", f"cuda-compat-{HUGE}-{HUGE}"]}}},
+        {"stack": {"nccl": {"version": f"2.{HUGE}.1"}}}, {"stack": {"container_toolkit": {"version": f"1.17.{HUGE}"}}},
+        torch(f"torch=={HUGE}"), torch(f"torch==2.11.0+cu{HUGE}"), torch("torch==2.11.0", f"nvidia-nccl-cu13=={HUGE}"),
+        torch("torch==2.11.0", index=f"https://example.org/cu{HUGE}"),
+        {"kernel": {"release": f"6.{HUGE}.1", "packages": [f"linux-image-6.{HUGE}.1-generic"]}},
+        {"stack": {"fabricmanager": {"packages": [f"nvidia-fabricmanager-{HUGE}"]}}},
+        {"hardware": {"gpus": [f"H{HUGE}"]}},
+    ],
+    ids=range(14),
+)  # fmt: skip
+def test_a_number_of_any_length_is_judged(change: Change) -> None:
+    """Python reads no number of more than 4300 digits."""
+    hits(change)
+    hits(change, lock_of(LOCKED))
+    locked = {name: (f"{HUGE}.1.1-1", family, repository) for name, (_, family, repository) in LOCKED.items()}
+    with contextlib.suppress(ValidationError):  # a lock may refuse it, which is as good
+        hits({}, lock_of(locked, wheels=[f"torch {HUGE}", f"nvidia-nccl-cu13 {HUGE}"]))
 
 
 def test_ids_are_as_they_are_written_elsewhere() -> None:

@@ -38,24 +38,25 @@ FM5 = Rule(
 
 def lint(subject: Subject) -> Iterator[Hit]:
     driver = subject.version("driver")
-    if subject.family("driver") is None:
-        return
     for service, rule in (("fabricmanager", FM1), ("imex", FM4)):
-        own = subject.version(service)
-        if driver and own and (older(driver.version, own.version) or older(own.version, driver.version)):
-            yield rule.hit(f"{service} is {own}, the driver is {driver}", *own.field, package=own.package)
+        for one in subject.members(service) if driver else ():
+            own = one.known
+            if driver and own and (older(driver.version, own.version) or older(own.version, driver.version)):
+                yield rule.hit(f"{service} is {own} ({one.name}), the driver is {driver}", *own.field,
+                               package=own.package)  # fmt: skip
         yield from _branch(subject, service, driver)
-    yield from _present(subject, driver)
+    # without a driver at all that is what is said (V1)
+    if subject.members("driver"):
+        yield from _present(subject, driver)
 
 
 def _branch(subject: Subject, service: str, driver: Known | None) -> Iterator[Hit]:
-    family = subject.family(service)
-    for index, name in enumerate(family.packages if family and driver else ()):
-        match = re.fullmatch(rf"nvidia-{service}-(\d+)", name)
-        if match and driver and int(match[1]) != branch(driver.version):
+    for one in subject.named.values() if driver else ():
+        match = re.fullmatch(rf"nvidia-{service}-(\d+)", one.name)
+        if match and driver and branch(match[1]) != branch(driver.version):
             right = subject.facts.driver_services[service].package(driver.version)
             yield FM5.hit(
-                f"{name} is of branch {match[1]}, the driver is {driver}", "stack", service, "packages", index,
+                f"{one.name} is of branch {match[1]}, the driver is {driver}", *one.field,
                 remedy=f"for driver {driver} it is called {right} in NVIDIA's repository",
             )  # fmt: skip
 
@@ -63,11 +64,15 @@ def _branch(subject: Subject, service: str, driver: Known | None) -> Iterator[Hi
 def _present(subject: Subject, driver: Known | None) -> Iterator[Hit]:
     hardware, field = subject.image.hardware, ("hardware", "platform")
     known = [(name, subject.facts.gpus[name]) for name in hardware.gpus if name in subject.facts.gpus]
-    has = {
-        name: subject.family(name) is not None or bool(subject.matching(pattern))
-        for name, pattern in (("fabricmanager", r"nvidia-fabricmanager(-\d+)?"), ("imex", r"nvidia-imex(-\d+)?"),
-                              ("nvlsm", "nvlsm"))
-    }  # fmt: skip
+    members = {name: subject.members(name) for name in ("fabricmanager", "imex", "nvlsm")}
+    has = {name: bool(found) for name, found in members.items()}
+    for name, rule in (("fabricmanager", FM2), ("imex", FM4), ("nvlsm", FM3)):
+        if members[name] and not any(one.own for one in members[name]):
+            yield rule.hit(
+                f"whether {members[name][0].name} in stack.{name} is what its place says can't be told by its name",
+                "stack", name, "packages", severity=Severity.UNKNOWN,
+                remedy="name the package itself, as NVIDIA's repository calls it",
+            )  # fmt: skip
     if hardware.platform == "hgx":
         if not has["fabricmanager"]:
             yield FM2.hit("the platform is hgx, and the image has no fabric manager", *field,

@@ -53,8 +53,8 @@ def lint(subject: Subject) -> Iterator[Hit]:
                 f"nothing is known of a GPU {name}, so nothing that depends on it was checked"
                 + (f"; near it are {', '.join(near)}" if near else ""), *field,
             )  # fmt: skip
-        elif driver:
-            yield from _modules(subject, driver, name, field)
+        elif subject.members("driver"):
+            yield from _modules(subject, driver.flavor if driver else None, name)
             least = facts.gpu_min_driver.get(name)
             if least and version and older(version.version, least.driver):
                 yield GPU1.hit(f"{name} needs driver {least.driver} or later, the image has {version}",
@@ -63,16 +63,16 @@ def lint(subject: Subject) -> Iterator[Hit]:
         yield from _packages(subject, driver)
 
 
-def _modules(subject: Subject, driver: Driver, name: str, field: Field) -> Iterator[Hit]:
+def _modules(subject: Subject, flavor: str | None, name: str) -> Iterator[Hit]:
     gpu = subject.facts.gpus[name]
     architecture = subject.facts.architectures[gpu.architecture]
     needs, place = architecture.modules, ("stack", "driver", "flavor")
-    if needs is None or driver.flavor == needs:
+    if needs is None or flavor == needs:
         return
     rule = OK1 if needs == "open" else OK2
-    if driver.flavor:
+    if flavor:
         yield rule.hit(
-            f"{name} ({gpu.architecture}) needs {needs} kernel modules, the image has {driver.flavor} ones", *place,
+            f"{name} ({gpu.architecture}) needs {needs} kernel modules, the image has {flavor} ones", *place,
             facts=(gpu, architecture),
         )  # fmt: skip
     elif subject.image.kernel:

@@ -108,17 +108,19 @@ def _one_origin(subject: Subject) -> Iterator[Hit]:
     for name in SERVICES:
         own = _origins(subject, name)
         if driver and own and driver != own:
-            field: Field = ("stack", name, "repository")
+            field: Field = ("stack", name, "repository") if subject.family(name) else subject.members(name)[0].field
             yield O2.hit(f"{name} comes from {', '.join(sorted(own))}, the driver from {', '.join(sorted(driver))}",
                          *field)  # fmt: skip
 
 
 def _origins(subject: Subject, name: str) -> set[str]:
-    """The repositories of a well-known set; empty where that isn't known."""
+    """The repositories of a well-known set, and of what is its by name wherever it stands; empty where that isn't
+    known."""
     locked = {one.repository for one in subject.packages.values() if one.locked and one.family == name}
     family = subject.family(name)
     found = locked or {family.repository if family else None}
-    return {one for one in found if one}
+    strays = {subject.packages[one.name].repository for one in subject.members(name) if one.own}
+    return {one for one in found | strays if one}
 
 
 def _entries(subject: Subject) -> Iterator[Hit]:
