@@ -114,7 +114,7 @@ def read_placed(directory: Path) -> tuple[Image, Places]:
         for number, requirement in enumerate(environment.requirements):
             if hide(requirement) != requirement:
                 raise GoldsmithError(
-                    f"{short(requirement)} is an address with a login: what is shown of an image would show it",
+                    f"{short(requirement)} is an address with a login or a token, which would be shown",
                     where=places.of("python", name, "requirements", number),
                     hint="name the project and its version; an index's login belongs into netrc",
                 )

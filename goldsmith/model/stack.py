@@ -12,7 +12,7 @@ Word = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")]
 
 
 _ADDRESS = re.compile(
-    r"(https?://([A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?|file://(localhost)?(?=/))"
+    r"(https?://([A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?|file:(//(localhost)?)?(?=/))"
     r"(/[A-Za-z0-9._~:/\[\]!$&()*+,;=%-]*)?"
 )
 
@@ -30,7 +30,8 @@ def _without_credentials(address: str) -> str:
     return address
 
 
-# Where something is fetched from. It goes into the lock as it is, so it can't hold a login.
+# Where something is fetched from. It goes into the lock as it is, so it can't hold a login. file:/srv/apt, as apt
+# writes it, has no place for one.
 Address = Annotated[str, AfterValidator(_without_credentials)]
 
 

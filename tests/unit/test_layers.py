@@ -165,7 +165,8 @@ def test_an_address_with_credentials_is_refused_and_not_shown(
     ("address", "right"),
     [
         ("https://host/a/b_c/~d/%40x/", True), ("http://127.0.0.1:8080/simple/", True), ("http://[::1]:80/x", True),
-        ("file:///srv/apt", True), ("file:/srv/apt", False), ("ftp://host/x", False), ("https://host/a b", False),
+        ("file:///srv/apt", True), ("file:/srv/apt", True), ("file:srv", False),
+        ("ftp://host/x", False), ("https://host/a b", False), ("file:bob:x/", False), ("http:/host/x", False),
         ("https://host:port/", False), ("https:///x", False), ("https://host/\\u001bx", False),
         ("https://host/'", False), ("https://host/x\\n", False), ("host/x", False),
     ],
