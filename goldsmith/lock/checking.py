@@ -42,7 +42,7 @@ def check_lock(project: Path, directory: Path, *, offline: bool = False) -> list
     offline: leave the repositories alone, and unmentioned. Raises GoldsmithError where there is no image.
     """
     image, places = read_placed(directory)
-    roles = roles_of(image.roles, project, places.file_of("roles").as_posix())
+    roles = roles_of(image.roles, project, lambda number: places.of("roles", number))
     path = directory / "image.lock"
     try:
         lock = read_lock(directory)

@@ -91,7 +91,7 @@ def lock_image(
     """
     require_tools()
     image, places = read_placed(directory)
-    roles = roles_of(image.roles, project, places.file_of("roles").as_posix())
+    roles = roles_of(image.roles, project, lambda number: places.of("roles", number))
     pool = Pool(state_dir(project))
     with held(pool):
         previous = _previous(directory, anew=refresh)

@@ -75,7 +75,7 @@ class LockedPackage(BaseModel):
 
     def resource(self, *, held: bool = False, verify: bool = False) -> Package:
         files = {path: PackageFile(file.size, file.sha256, file.link) for path, file in self.files.items()}
-        return Package(self.name, self.version, held=held, verify=verify, files=files)
+        return Package(self.name, self.version, held=held, verify=verify, source=self.source, files=files)
 
 
 class LockedRepository(BaseModel):

@@ -78,3 +78,8 @@ def test_refused(path: tuple[str, ...], value: Any) -> None:
         parse_lock(json.dumps(changed(whole(), path, value)).encode(), "images/x/image.lock")
     assert caught.value.where.startswith("images/x/image.lock") and len(str(caught.value)) < 700
     assert "secret" not in str(caught.value)
+
+
+def test_a_packages_promise_tells_its_source() -> None:
+    """By the source it is known on a node what else belongs to a family (lyulyul/shine-cluster#30)."""
+    assert make_lock({"bash": ("5.2-1", "bash-source", "shell")}).packages["bash"].resource().source == "bash-source"
