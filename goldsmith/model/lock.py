@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from goldsmith.errors import GoldsmithError
 from goldsmith.model.resource import Package, PackageFile, PythonEnvironment, PythonWheel
+from goldsmith.model.stack import Address
 
 # Where a node's apt finds the lock's pool. A role writes the file; the package transaction sees no other source.
 POOL_SOURCES = "/etc/apt/sources.list.d/goldsmith.sources"
@@ -31,7 +32,6 @@ Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=500)]
 DebFile = Annotated[str, Field(pattern=r"^([A-Za-z0-9_+~%][A-Za-z0-9_.+~%:-]*/)*[A-Za-z0-9_+~%][A-Za-z0-9_.+~%:-]*$")]
 Project = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=200)]
 WheelVersion = Annotated[str, Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z.+!_-]*$", max_length=200)]
-Address = Annotated[str, Field(pattern=r"^(https?://|file:/)[^\s\"\\'@?#;]+$")]
 Fingerprint = Annotated[str, Field(pattern=r"^[0-9A-F]{40,64}$")]
 
 
