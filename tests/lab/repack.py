@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
+
+from goldsmith.lock import Pool
+from goldsmith.model.lock import read_lock
+from goldsmith.project import state_dir
 
 from .conftest import PROJECT
 
@@ -16,9 +18,7 @@ from .conftest import PROJECT
 @cache
 def other_torch(version: str) -> bytes:
     """The repacked deb. Only its version is another; that is all an audit needs to see."""
-    lock = json.loads((PROJECT / "images/lab/image.lock").read_text())
-    pool = Path(os.environ.get("GOLDSMITH_STATE") or PROJECT / ".goldsmith") / "pool"
-    deb = pool / lock["packages"]["python3-torch"]["filename"]
+    deb = Pool(state_dir(PROJECT)).path(read_lock(PROJECT / "images/lab").package("python3-torch"))
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         subprocess.run(["dpkg-deb", "--raw-extract", deb, tree], check=True, timeout=120)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from goldsmith.lock import Pool
+
 from .conftest import PROJECT, Lab, copy_of_project, lab_site
 
 
@@ -68,5 +70,6 @@ def test_a_new_role_is_baked_deployed_and_audited(lab: Lab, other_project: Path)
         assert "message=changed" in done.stdout
     finally:
         goldsmith("lab", "down", "--remove", "--site", "inventories/motd")
-        for left in (state / "images/motd", state / "build/motd", state / "pool/dists/motd"):
+        for left in (state / "images/motd", state / "build/motd"):
             shutil.rmtree(left, ignore_errors=True)
+        Pool(state).index("motd").withdraw()

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from goldsmith.lock import Pool
+from goldsmith.lock.wheelhouse import Wheelhouse
 from tests.unit.wheels_fake import index, stack, wheel
 
 from .conftest import PROJECT, copy_of_project, lab_site
@@ -94,8 +96,8 @@ def site() -> Iterator[Site]:
         found.goldsmith("lab", "down", "--remove", "--site", "inventories/pyenv")
         for left in ("images/pyenv", "build/pyenv", "apt/pyenv"):
             shutil.rmtree(found.state / left, ignore_errors=True)
-        for link in ("pool/dists/pyenv", "pool/simple/pyenv"):
-            (found.state / link).unlink(missing_ok=True)
+        for index in (Pool(found.state).index("pyenv"), Wheelhouse(found.state / "pool").index("pyenv")):
+            index.withdraw()
         shutil.rmtree(project, ignore_errors=True)
 
 
