@@ -96,8 +96,8 @@ def site() -> Iterator[Site]:
         found.goldsmith("lab", "down", "--remove", "--site", "inventories/pyenv")
         for left in ("images/pyenv", "build/pyenv", "apt/pyenv"):
             shutil.rmtree(found.state / left, ignore_errors=True)
-        for index in (Pool(found.state).index("pyenv"), Wheelhouse(found.state / "pool").index("pyenv")):
-            index.withdraw()
+        for one in (Pool(found.state).index("pyenv"), Wheelhouse(found.state / "pool").index("pyenv")):
+            one.withdraw()
         shutil.rmtree(project, ignore_errors=True)
 
 
