@@ -36,7 +36,7 @@ def test_the_lock_itself_is_read() -> None:
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("architecture",), 'amd64"; Dir::Bin::methods "/tmp/evil/'),
+        (("architecture",), 'amd64"; Dir::Bin::methods "/evil/'),
         (("architecture",), "../../../zz"),
         (("distribution",), "debian\n"),
         (("release",), "../x"),
@@ -45,7 +45,7 @@ def test_the_lock_itself_is_read() -> None:
         (("created",), "yesterday"),
         (("pool", "suite"), "../../x"),
         (("repositories",), {}),
-        (("repositories", "cuda", "uri"), "-oDir::Bin::methods=/tmp/evil"),
+        (("repositories", "cuda", "uri"), "-oDir::Bin::methods=/evil"),
         (("repositories", "cuda", "uri"), "https://a.invalid/\ndeb [trusted=yes] https://b.invalid/ x main"),
         (("repositories", "cuda", "uri"), "https://me:secret@a.invalid/"),
         (("repositories", "cuda", "releases"), {"x\ny": "0" * 64}),
@@ -56,7 +56,7 @@ def test_the_lock_itself_is_read() -> None:
         (("packages", "bash", "version"), "9" * 5000),
         (("packages", "bash", "filename"), "../../etc/passwd"),
         (("packages", "bash", "filename"), "/etc/passwd"),
-        (("packages", "bash", "filename"), "-oDir=/tmp/evil"),
+        (("packages", "bash", "filename"), "-oDir=/evil"),
         (("packages", "bash", "architecture"), "arm64"),
         (("packages", "bash", "repository"), "nowhere"),
         (("packages", "bash", "size"), "518"),
