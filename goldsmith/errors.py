@@ -31,6 +31,12 @@ class GoldsmithError(Exception):
         )
 
 
+class Refused(GoldsmithError):
+    """Goldsmith works, and its verdict is FAIL: what was looked at must not be used as it is. Exits with 2."""
+
+    exit_code = 2
+
+
 class NotBuiltYet(GoldsmithError):
     """A feature that is named in the documentation but isn't there says so, and does nothing."""
 

@@ -21,9 +21,12 @@ _NSPAWN = (
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
 
-def nspawn_argv(tree: Path, command: Sequence[str], binds: Mapping[Path, str]) -> list[str]:
-    """The command line that runs `command` in the tree. binds: host path → path inside, read-only."""
-    argv = [*_NSPAWN, f"--directory={tree}"]
+def nspawn_argv(
+    tree: Path, command: Sequence[str], binds: Mapping[Path, str], *, read_only: bool = False
+) -> list[str]:
+    """The command line that runs `command` in the tree. binds: host path → path inside, read-only. read_only: the
+    tree can't be changed; /run and /tmp are the command's own, in memory, as always."""
+    argv = [*_NSPAWN, *(["--read-only"] if read_only else []), f"--directory={tree}"]
     argv += [f"--setenv={name}={value}" for name, value in ENVIRONMENT.items()]
     argv += [f"--bind-ro={source}:{target}" for source, target in binds.items()]
     return [*argv, "--", *command]
@@ -38,9 +41,10 @@ def run_in_tree(
     binds: Mapping[Path, str] | None = None,
     stdin: str | None = None,
     check: bool = True,
+    read_only: bool = False,
 ) -> Done:
-    """Run one command in the tree, as its root, with no network."""
-    argv = nspawn_argv(tree, command, binds or {})
+    """Run one command in the tree, as its root, with no network. read_only: see nspawn_argv."""
+    argv = nspawn_argv(tree, command, binds or {}, read_only=read_only)
     hint = "install systemd-container" if check else ""
     with cgroups.in_ours():
         return run(argv, timeout=timeout, what=what, stdin=stdin, check=check, hint=hint)

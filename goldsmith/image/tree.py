@@ -11,13 +11,25 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from goldsmith.errors import GoldsmithError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Each level of a walk holds a folder open; no system is this deep, and a tree that is must not use up our descriptors.
+_DEEPEST = 200
+
+
+class Entry(NamedTuple):
+    """What a walk finds. stat: lstat. link: a symbolic link's target. capabilities: of an executable file, as the
+    file system has them; empty for all others."""
+
+    path: str
+    stat: os.stat_result
+    link: str = ""
+    capabilities: bytes = b""
 
 
 class Tree:
@@ -96,6 +108,34 @@ class Tree:
                     os.close(handle)
         except OSError:
             return []
+
+    def walk(self) -> Iterator[Entry]:
+        """Everything in the tree but its root, by name, a folder before what is in it. No link is followed; of a
+        mount only the folder that it is on is told."""
+        yield from self._walk(self._root, "", os.fstat(self._root).st_dev, 0)
+
+    def _walk(self, folder: int, above: str, device: int, depth: int) -> Iterator[Entry]:
+        if depth > _DEEPEST:
+            raise GoldsmithError(
+                f"folders lie more than {_DEEPEST} deep in each other", where=f"{self.root}, {above[:200]}…",
+                hint="the tree isn't what a build makes: remove it and build again",
+            )  # fmt: skip
+        with os.scandir(folder) as found:
+            names = sorted(found, key=lambda one: one.name)
+        for one in names:
+            path, status = f"{above}/{one.name}", one.stat(follow_symlinks=False)
+            if stat.S_ISLNK(status.st_mode):
+                yield Entry(path, status, os.readlink(one.name, dir_fd=folder))
+            elif stat.S_ISREG(status.st_mode):
+                yield Entry(path, status, "", _capabilities(folder, one.name) if status.st_mode & 0o111 else b"")
+            else:
+                yield Entry(path, status)
+            if stat.S_ISDIR(status.st_mode) and status.st_dev == device:
+                inner = os.open(one.name, _FOLDER, dir_fd=folder)
+                try:
+                    yield from self._walk(inner, path, device, depth + 1)
+                finally:
+                    os.close(inner)
 
     def remove(self, path: str) -> bool:
         """Remove a file or a link; False if there is none. A folder stays."""
@@ -178,3 +218,10 @@ class Tree:
         except FileNotFoundError:
             return False
         return True
+
+
+def _capabilities(folder: int, name: str) -> bytes:
+    with suppress(OSError):  # none, or a file system that has none
+        # there is no getxattrat(): the descriptor's own name stands for the folder, and the last part isn't followed
+        return os.getxattr(f"/proc/self/fd/{folder}/{name}", "security.capability", follow_symlinks=False)
+    return b""
