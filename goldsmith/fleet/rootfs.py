@@ -21,9 +21,7 @@ _NSPAWN = (
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
 
-def nspawn_argv(
-    tree: Path, command: Sequence[str], binds: Mapping[Path, str], *, read_only: bool = False
-) -> list[str]:
+def nspawn_argv(tree: Path, command: Sequence[str], binds: Mapping[Path, str], *, read_only: bool = False) -> list[str]:
     """The command line that runs `command` in the tree. binds: host path → path inside, read-only. read_only: the
     tree can't be changed; /run and /tmp are the command's own, in memory, as always."""
     argv = [*_NSPAWN, *(["--read-only"] if read_only else []), f"--directory={tree}"]
