@@ -12,6 +12,8 @@ from goldsmith import FAMILIES, MANAGED, File, GoldsmithError, Lock, Node, Resou
 TEMPLATES = Path(__file__).parent / "templates"
 KEYRING = "/etc/apt/keyrings/goldsmith.asc"
 NR_OPEN = 1048576
+HOST_KEYS = "goldsmith-ssh-host-keys.service"
+WAIT_ONLINE = "systemd-networkd-wait-online.service"
 # apt-daily.service is what the timers start: masked too, so that a running transaction isn't met by it
 # (kubernetes-sigs/image-builder#2058)
 AUTOMATIC = (
@@ -52,8 +54,23 @@ def desired(node: Node, lock: Lock) -> Iterator[Resource]:
     for name in AUTOMATIC:
         yield Unit(name, "masked", before_packages=True)
     yield Unit("chrony.service", "enabled")
+    yield File(f"/etc/systemd/system/{HOST_KEYS}", _text("ssh-host-keys.service"))
+    yield Unit(HOST_KEYS, "enabled")
+    if node["base_dhcp"]:
+        yield from _dhcp(lock)
     yield File("/etc/security/limits.d/90-goldsmith.conf", _text("limits.conf", nofile=nofile))
     yield File("/etc/systemd/system.conf.d/90-goldsmith.conf", _text("system.conf", nofile=nofile))
+
+
+def _dhcp(lock: Lock) -> Iterator[Resource]:
+    """Every wired interface that nothing else configures asks for an address."""
+    # by its name the last one: any other file of /etc or /usr that matches an interface wins (systemd.network(5))
+    yield File("/etc/systemd/network/99-goldsmith-dhcp.network", _text("dhcp.network"))
+    yield File(f"/etc/systemd/system/{WAIT_ONLINE}.d/90-goldsmith.conf", _text("wait-online.conf"))
+    yield Unit("systemd-networkd.service", "enabled")
+    if "systemd-resolved" in lock.packages:
+        # networkd hands the servers that DHCP names to resolved, and to nobody else
+        yield Unit("systemd-resolved.service", "enabled")
 
 
 def pinned_versions(lock: Lock) -> list[tuple[str, str]]:
