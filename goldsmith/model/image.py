@@ -31,6 +31,15 @@ class Base(Strict):
     packages: list[PackageName]
 
 
+class Hygiene(Strict):
+    """What the hygiene check lets the finished tree have, beyond what it knows.
+
+    privileged: programs with setuid, setgid or capabilities, by their paths.
+    """
+
+    privileged: list[Annotated[str, Field(pattern=r"^(/[^/\s]+)+$")]] = []
+
+
 class Image(Strict):
     """What a person decides about an image, its layers (`extends`) laid over each other."""
 
@@ -46,6 +55,7 @@ class Image(Strict):
     python: dict[Word, Environment] = {}
     roles: list[RoleName]
     variables: dict[str, Any] = {}
+    hygiene: Hygiene = Hygiene()
 
     @field_validator("roles")
     @classmethod
