@@ -14,7 +14,7 @@ from goldsmith import process, processes
 from goldsmith.converge.run import converge_tree
 from goldsmith.errors import GoldsmithError
 from goldsmith.holding import holding
-from goldsmith.image import identity, seen
+from goldsmith.image import hygiene, identity, seen
 from goldsmith.image.artifact import Artifact, read_artifact
 from goldsmith.image.base import base_path, make_base
 from goldsmith.image.formats import FORMATS
@@ -130,6 +130,9 @@ def _anew(
     making = Path(tempfile.mkdtemp(prefix=".tree-", dir=base.parent))
     try:
         probe = _converged(project, plan, base, making / "tree")
+        with step("check hygiene") as now:
+            hygiene.check(plan, image, making / "tree", project, state)
+            now.result = f"{len(hygiene.CHECKS)} rules"
         with staging(output) as folder:
             with step("pack the tree") as now:
                 layer = pack(making / "tree", folder / PACKED, epoch(lock), now.say)

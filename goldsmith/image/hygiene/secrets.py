@@ -1,7 +1,7 @@
 """Secrets: keys, tokens and password hashes that everybody who has the image could read, and every node would share.
 
-A role's promise excuses none of it: a secret belongs on a node (deploy), not in an image. What a secret is is never told,
-only where it lies.
+A role's promise excuses none of it: a secret belongs on a node (deploy), not in an image. What a secret is is never
+told, only where it lies.
 """
 
 from __future__ import annotations
@@ -118,9 +118,9 @@ def _passwords(view: View, expected: Expected) -> Iterator[tuple[str, str]]:
 def _authorized(view: View, expected: Expected) -> Iterator[tuple[str, str]]:
     for entry in view.below("/root", "/home", "/var/lib", "/etc/ssh"):
         name = name_of(entry)
-        if name in ("authorized_keys", "authorized_keys2") and entry.path not in expected.files:
-            if view.lines(entry.path):
-                yield entry.path, "lets somebody in, and no role promises it"
+        named = name in ("authorized_keys", "authorized_keys2") and entry.path not in expected.files
+        if named and view.lines(entry.path):
+            yield entry.path, "lets somebody in, and no role promises it"
 
 
 _REMEDY = "take it off the image; what a node needs comes to it with deploy, or from the site's own vault"
@@ -129,6 +129,6 @@ RULES = (
     Rule("secret", "no private key, token or login is in an image: who has the image has it", _REMEDY, _contents),
     Rule("password", "no account has a password, or none to type: it would be every node's",
          "lock the account (`usermod -p '!'`) in the role that sets it; sites set passwords with deploy", _passwords),
-    Rule("authorized-keys", "nobody's ssh key opens all nodes that no role promises: packer and cloud images leave theirs",
+    Rule("authorized-keys", "nobody's ssh key opens all nodes: packer and cloud images leave theirs",
          "promise it as a File, or remove it in the role that leaves it", _authorized),
 )  # fmt: skip

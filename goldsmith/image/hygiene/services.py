@@ -64,9 +64,9 @@ def _missing(view: View, expected: Expected) -> Iterator[tuple[str, str]]:
         if not entry.path.startswith("/etc/"):
             continue  # a package's own, for a unit of another package
         template = re.sub(r"@.+\.", "@.", unit)
-        if not any(f"{folder}/{name}" in view.entries for folder in _UNITS for name in (unit, template)):
-            if not _generated(view, unit):
-                yield entry.path, "is enabled, and isn't there"
+        there = any(f"{folder}/{name}" in view.entries for folder in _UNITS for name in (unit, template))
+        if not there and not _generated(view, unit):
+            yield entry.path, "is enabled, and isn't there"
 
 
 def _generated(view: View, unit: str) -> bool:
@@ -76,9 +76,9 @@ def _generated(view: View, unit: str) -> bool:
 
 
 RULES = (
-    Rule("subnet-manager", "no subnet manager is enabled: one on every node takes a fabric down, or takes it over",
+    Rule("subnet-manager", "no subnet manager is enabled: one on every node takes a fabric over, or down",
          "disable it in the role that installs it, or promise it: Unit('opensm.service', 'enabled')", _subnet_managers),
-    Rule("mdadm-array", "mdadm.conf names no array of another machine: mdadm looks for it at every boot, and a node's own "
-         "becomes md127 (mrlesmithjr/ansible-mdadm#34)", "take the ARRAY lines out, or promise the file", _arrays),
+    Rule("mdadm-array", "mdadm.conf names no array of another machine: mdadm looks for it at every boot, and a node's "
+         "own becomes md127 (mrlesmithjr/ansible-mdadm#34)", "take the ARRAY lines out, or promise the file", _arrays),
     Rule("unit-missing", "every unit that is enabled is there", "disable it in the role that removes it", _missing),
 )  # fmt: skip
