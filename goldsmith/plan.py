@@ -6,7 +6,7 @@ Deploy, build and audit all start from here; so they can't disagree about what a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from goldsmith.lock.locking import lock_fits
 from goldsmith.model.desired import Desired, gather
 from goldsmith.model.image import Image
 from goldsmith.model.lock import Lock
-from goldsmith.model.node import Node
+from goldsmith.model.node import Node, Ssh
 from goldsmith.probe.bundle import bundle
 from goldsmith.role import Role
 
@@ -32,8 +32,9 @@ class Plan:
     desired: Desired
     site: str | None = None
 
-    def want(self, parts: Iterable[str] | None = None, *, deep: bool = False) -> dict[str, Any]:
-        """What a probe is asked to look at. parts: only these, None for all.
+    def want(self, parts: Iterable[str] | None = None, *, deep: bool = False, patience: float = 1.0) -> dict[str, Any]:
+        """What a probe is asked to look at. parts: only these, None for all. patience: what its deadlines are
+        multiplied by.
 
         Variables that a role marks no_log in its argument spec stay here.
         """
@@ -41,6 +42,7 @@ class Plan:
         return {
             "target": self.node.target,
             "deep": deep,
+            "patience": patience,
             "parts": sorted(parts) if parts is not None else None,
             "files": {path: file.sha256 for path, file in desired.files.items()},
             "secret_files": [path for path, file in desired.files.items() if file.secret],
@@ -54,9 +56,9 @@ class Plan:
             "variables": {role.name: self._told(role) for role in self.roles},
         }
 
-    def script(self, parts: Iterable[str] | None = None, *, deep: bool = False) -> str:
+    def script(self, parts: Iterable[str] | None = None, *, deep: bool = False, patience: float = 1.0) -> str:
         """The probe as one program for the node's Python, to be sent on stdin."""
-        return bundle(self.roles, self.want(parts, deep=deep))
+        return bundle(self.roles, self.want(parts, deep=deep, patience=patience))
 
     def role_of(self, difference: Difference) -> str:
         """The role that promised what a difference is about; the first role where it is about a whole kind."""
@@ -111,6 +113,13 @@ def plan_image(project: Path, name: str) -> Plan:
     node = image_node(project, name)
     image = image_of(project, name)
     return _plan(node, lock_of(project, name), image_roles(project, image), image, None)
+
+
+def plan_machine(project: Path, image: str, name: str, ssh: Ssh) -> Plan:
+    """The plan of a machine that runs an image as it was built, of no inventory. name: what to call it."""
+    image_plan = plan_image(project, image)
+    node = replace(image_plan.node, name=name, ssh=ssh, target="live")
+    return _plan(node, image_plan.lock, list(image_plan.roles), image_of(project, image), None)
 
 
 def _plan(node: Node, lock: Lock, roles: list[Role], image: Image, site: str | None) -> Plan:

@@ -57,16 +57,35 @@ def audit_site(
     A node whose own inventory data is wrong is an error of the site, not a finding: it raises GoldsmithError.
     """
     plans = {name: plan_node(site, name) for name in site.select(limit)}
+    return audit_plans(site.path, plans, deadline=deadline, deep=deep, saved=saved, save_to=save_to, told=told)
+
+
+def audit_plans(
+    site: str,
+    plans: dict[str, Plan],
+    *,
+    deadline: float = 30.0,
+    deep: bool = False,
+    patience: float = 1.0,
+    saved: Path | None = None,
+    save_to: Path | None = None,
+    told: Callable[[Answer], None] | None = None,
+) -> Audit:
+    """Audit nodes by their plans, as `audit_site` does.
+
+    site: what the report calls them together. patience: what the probe's own deadlines are multiplied by; `deadline`
+    isn't.
+    """
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     clock = time.monotonic()
-    answers = _ask(plans, deadline, deep, saved, told)
+    answers = _ask(plans, deadline, deep, patience, saved, told)
     seconds = time.monotonic() - clock
     if save_to:
         save(save_to, answers)
     findings = [finding for answer in answers for finding in judge(plans[answer.node], answer)]
     findings += _census(plans, answers, findings)
     return Audit(
-        site=site.path,
+        site=site,
         nodes=tuple(plans),
         findings=tuple(sorted(findings, key=lambda one: -one.severity.rank)),
         fingerprints={one.node: fingerprint(one.probe) for one in answers if one.probe},
@@ -83,6 +102,7 @@ def _ask(
     plans: dict[str, Plan],
     deadline: float,
     deep: bool,
+    patience: float,
     saved: Path | None,
     told: Callable[[Answer], None] | None,
 ) -> list[Answer]:
@@ -96,7 +116,7 @@ def _ask(
         plan = plans[node.name]
         key = f"{plan.desired.digest()} {sorted(plan.want(deep=deep)['variables'].items())!r}"
         if key not in scripts:
-            scripts[key] = plan.script(deep=deep)
+            scripts[key] = plan.script(deep=deep, patience=patience)
         return scripts[key]
 
     # a deep probe imports torch and reads gigabytes

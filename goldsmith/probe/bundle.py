@@ -67,10 +67,11 @@ def expected_parts(roles: Iterable[Role], target: str, *, container: bool) -> li
 def bundle(roles: Iterable[Role], want: Mapping[str, Any]) -> str:
     """The script. It prints one JSON document as the last line of its stdout, whatever happens on the node.
 
-    want, each key may be missing: `target` (live or image), `deep`, `parts` (names: run these alone), `variables`
-    (role → its variables), and what to look at: `files` (path → expected sha256 or null), `secret_files` (paths),
-    `units`, `sysctls`, `modules` (names), `pinned` (package → version, source), `environments` (name → digest),
-    `package_files` and, of those, `hash_always` (paths). Raises GoldsmithError for a probe.py that isn't Python 3.8, or
+    want, each key may be missing: `target` (live or image), `deep`, `parts` (names: run these alone), `patience` (what
+    every deadline is multiplied by), `variables` (role → its variables), and what to look at: `files` (path → expected
+    sha256 or null), `secret_files` (paths), `units`, `sysctls`, `modules` (names), `pinned` (package → version,
+    source), `environments` (name → digest), `package_files` and, of those, `hash_always` (paths).
+    Raises GoldsmithError for a probe.py that isn't Python 3.8, or
     whose DEADLINE isn't a number.
     """
     deep = bool(want.get("deep"))

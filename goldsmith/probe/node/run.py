@@ -45,9 +45,12 @@ class Run:
         self.deep = bool(self.want.get("deep"))
         self.target = str(self.want.get("target") or "live")
         self.is_root = os.geteuid() == 0
+        # how many times longer than on a real machine everything may take: a machine under emulation
+        self.patience = float(self.want.get("patience") or 1)
 
     def __call__(self, cmd: Sequence[str], timeout: float = 3) -> Result:
         """Run a program, stdin empty, its process group killed after `timeout` seconds. Never raises."""
+        timeout *= self.patience
         try:
             # a group of its own, in the part's session: the runtime finds and kills it by the session
             process = subprocess.Popen(

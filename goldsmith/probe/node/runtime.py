@@ -149,13 +149,13 @@ def start(part: dict[str, Any], sources: dict[str, str], run: Run) -> Part:
     if pid:
         os.close(writing)
         os.set_blocking(reading, False)
-        return Part(part["name"], pid, reading, float(part["deadline"]))
+        return Part(part["name"], pid, reading, part["deadline"] * run.patience)
     try:
         os.setsid()
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
         # should the runtime itself be killed, the kernel still ends this child
-        signal.alarm(int(part["deadline"]) + 2)
+        signal.alarm(int(part["deadline"] * run.patience) + 2)
         nothing = os.open(os.devnull, os.O_RDWR)
         for standard in (0, 1, 2):
             os.dup2(nothing, standard)
