@@ -14,8 +14,7 @@ from goldsmith.image.hygiene.rule import Expected, Rule, View, is_file, is_folde
 _HOST_KEY = re.compile(r"ssh_host_.*_key.*|dropbear_.*_host_key.*")
 _SEED = re.compile(r"random[-_]seed|credential\.secret")
 _LEASE = re.compile(r".*\.leases?|lease[-_.].*|.*-lease|duid|dhcpcd\.duid|seen-bssids|timestamps|secret_key")
-# Each of them keeps what it was given on a network; a file of another name there is no lease.
-_NETWORKS = ("/var/lib", "/etc", "/run")
+_NETWORKS = ("dhcp", "dhcpcd", "dhclient", "NetworkManager", "connman", "wicked", "netif", "network", "systemd")
 _INTERFACES = re.compile(
     r"/etc/(netplan/50-cloud-init\.yaml|network/interfaces\.d/50-cloud-init(\.cfg)?|"
     r"udev/rules\.d/70-persistent-(net|cd)\.rules|cloud/cloud\.cfg\.d/.*-(datasource|installer|subiquity).*\.cfg)"
@@ -57,12 +56,11 @@ def _cloud_init(view: View, expected: Expected) -> Iterator[tuple[str, str]]:
 
 
 def _network(view: View, expected: Expected) -> Iterator[tuple[str, str]]:
-    places = ("dhcp", "dhcpcd", "dhclient", "NetworkManager", "connman", "wicked", "netif", "network", "systemd")
-    for entry in view.below(*_NETWORKS):
+    for entry in view.below("/var/lib", "/etc"):
         if not is_file(entry) or entry.path in expected.files or "/dpkg/" in entry.path:
             continue
         below = entry.path.split("/")[2:-1]
-        kept = _LEASE.fullmatch(name_of(entry)) and any(one in places for one in below)
+        kept = _LEASE.fullmatch(name_of(entry)) and any(one in _NETWORKS for one in below)
         if kept or name_of(entry) in ("duid", "dhcpcd.duid") or _INTERFACES.fullmatch(entry.path):
             yield entry.path, "is there"
 

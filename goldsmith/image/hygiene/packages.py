@@ -57,7 +57,7 @@ def judge(image: str, answers: dict[str, tuple[int, list[str]]]) -> list[Finding
     code, lines = answers["upgrade"]
     wanted = [line for line in lines if line.startswith(("Inst ", "Remv "))]
     kept = [line for line in lines if "not upgraded" in line and not line.rstrip(". \n").endswith(" 0 not upgraded")]
-    for line in [*wanted, *kept, *(lines[-3:] if code else [])]:
+    for line in [*wanted, *kept, *([f"exit code {code}: {' '.join(lines[-3:])}"] if code else [])]:
         found.append(finding(
             image, UPGRADE, "apt-get dist-upgrade", line, "it wants nothing: the tree is the lock's",
             "what the roles install must be in the lock: `goldsmith lock` again, or look which package moved",
