@@ -50,11 +50,15 @@ def inspect(tree: Path, expected: Expected) -> list[Finding]:
         return [found for rule in RULES for found in rule.findings(view, expected)]
 
 
-def check(plan: Plan, image: Image, tree: Path, project: Path, state: Path) -> None:
-    """Inspect a finished tree, its packages too. state: has the pool. Raises Refused, which names all that is wrong."""
+def findings(plan: Plan, image: Image, tree: Path, project: Path, state: Path) -> list[Finding]:
+    """All that is wrong with a finished tree, with its files and with its packages. state: has the pool."""
     found = inspect(tree, expected_of(plan, image, builder_words(project, state)))
-    found += packages.ask_packages(image.name, tree, plan.lock, state / "pool")
-    if found:
+    return [*found, *packages.ask_packages(image.name, tree, plan.lock, state / "pool")]
+
+
+def check(plan: Plan, image: Image, tree: Path, project: Path, state: Path) -> None:
+    """Look at a finished tree. Raises Refused, which names all that is wrong with it."""
+    if found := findings(plan, image, tree, project, state):
         raise Refused(
             f"the finished tree isn't fit to be an image:\n{told(found)}",
             where=f"images/{image.name}",
