@@ -12,8 +12,8 @@ from goldsmith.errors import GoldsmithError
 
 # verb → module of goldsmith.cli; loaded when used, so that `goldsmith probe` doesn't pay for ansible
 VERBS = {
-    "audit": "audit", "build": "build", "deploy": "deploy", "hygiene": "hygiene", "lab": "lab", "lint": "lint",
-    "lock": "lock", "new-role": "new_role", "pool": "pool", "probe": "probe", "verify": "verify",
+    "audit": "audit", "boot": "boot", "build": "build", "deploy": "deploy", "hygiene": "hygiene", "lab": "lab",
+    "lint": "lint", "lock": "lock", "new-role": "new_role", "pool": "pool", "probe": "probe", "verify": "verify",
 }  # fmt: skip
 # named in the documentation, built by an issue of their own
 LATER = {

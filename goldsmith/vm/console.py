@@ -14,7 +14,7 @@ from pathlib import Path
 # cloud-init's words, and so ours (roles/base)
 BEGIN = "-----BEGIN SSH HOST KEY KEYS-----"
 END = "-----END SSH HOST KEY KEYS-----"
-_ESCAPES = re.compile(r"\x1b\[[0-9;?=]*[A-Za-z]|\x1b[()][A-Z0-9]|\x1b[=>78cM]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+_ESCAPES = re.compile(r"\x1b\[[0-9;?=!]*[A-Za-z]|\x1b[()][A-Z0-9]|\x1b[=>78cM]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(?:256|384|521)) (AAAA[A-Za-z0-9+/]+={0,2})(?:\s|$)")
 
