@@ -1,6 +1,6 @@
 # What people type. Everything is set up on the way; nothing else is done by hand.
 .DEFAULT_GOAL := help
-.PHONY: help setup need-root lab stop-lab clean-lab test bench-lock lint requirements new-role clean
+.PHONY: help setup need-root lab stop-lab clean-lab test test-vm bench-lock lint requirements new-role clean
 
 goldsmith := .venv/bin/goldsmith
 # the image that a new role is added to; IMAGE= for none
@@ -27,6 +27,9 @@ clean-lab: stop-lab  ## stop the lab and remove all that it made: nodes, images,
 
 test: setup  ## all tests; those that need root and systemd-nspawn say so when they are skipped
 	@.venv/bin/pytest
+
+test-vm: setup  ## boot two clones of images/lab's disk in QEMU and test them (as root); part of `make test`
+	@.venv/bin/pytest tests/vm
 
 lint: setup  ## ruff and mypy alone
 	@.venv/bin/ruff check

@@ -56,6 +56,9 @@ def desired(node: Node, lock: Lock) -> Iterator[Resource]:
     yield Unit("chrony.service", "enabled")
     yield File(f"/etc/systemd/system/{HOST_KEYS}", _text("ssh-host-keys.service"))
     yield Unit(HOST_KEYS, "enabled")
+    if "cloud-init" in lock.packages:
+        # it would write Debian's own sources.list beside the pool
+        yield File("/etc/cloud/cloud.cfg.d/95-goldsmith.cfg", _text("cloud.cfg"))
     if node["base_dhcp"]:
         yield from _dhcp(lock)
     yield File("/etc/security/limits.d/90-goldsmith.conf", _text("limits.conf", nofile=nofile))

@@ -33,7 +33,14 @@ def test_not_before_they_are_whole(tmp_path: Path) -> None:
 
 def test_the_kernel_speaks_in_between(tmp_path: Path) -> None:
     torn = key(fill=3)
-    lines = [BEGIN, "[   66.7] input: Power Button", torn[:40] + "[   67.1] cryptd: max_cpu_qlen", torn[40:], key(), END]
+    lines = [
+        BEGIN,
+        "[   66.7] input: Power Button",
+        torn[:40] + "[   67.1] cryptd: max_cpu_qlen",
+        torn[40:],
+        key(),
+        END,
+    ]
     assert host_keys(console(tmp_path, *lines)) == [key()]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import uuid
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from goldsmith.vm.accelerator import KVM, TCG, candidates
@@ -17,7 +18,7 @@ PLACES = Places(Path("/private"))
 
 def after(argv: list[str], option: str) -> list[str]:
     """The values of an option, in order."""
-    return [value for word, value in zip(argv, argv[1:], strict=False) if word == option]
+    return [value for word, value in pairwise(argv) if word == option]
 
 
 def test_the_artifact_is_never_opened_for_writing() -> None:
@@ -79,7 +80,9 @@ def test_a_seed_is_a_read_only_drive_called_cidata() -> None:
 
 def test_credentials_are_systemds() -> None:
     key = "ssh-ed25519 AAAA goldsmith-boot\n"
-    (value,) = after(command(replace(MACHINE, credentials={"ssh.authorized_keys.root": key}), PLACES, TCG, 9), "-smbios")
+    (value,) = after(
+        command(replace(MACHINE, credentials={"ssh.authorized_keys.root": key}), PLACES, TCG, 9), "-smbios"
+    )
     start = "type=11,value=io.systemd.credential.binary:ssh.authorized_keys.root="
     assert value.startswith(start)
     assert base64.b64decode(value.removeprefix(start)).decode() == key

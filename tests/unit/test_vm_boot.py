@@ -1,0 +1,127 @@
+"""`goldsmith boot`: what is refused before anything starts, and what is made of what machines say."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from click.testing import CliRunner
+
+from goldsmith.cli.boot import boot as verb
+from goldsmith.errors import GoldsmithError, NotBuiltYet
+from goldsmith.model.finding import Severity
+from goldsmith.plan import Plan
+from goldsmith.vm import boot, reach
+from goldsmith.vm.artifact import disk_of, require_architecture
+from goldsmith.vm.boot import Booted, findings_of, parse_look
+from goldsmith.vm.reach import Login
+from goldsmith.vm.running import Running
+
+GOOD = Booted("lab-1", "KVM", 9.0, "running", (), "6.12.1-amd64", "a" * 32, "root=x ro iommu=pt", ("ssh-ed25519 A",))
+OTHER = replace(GOOD, name="lab-2", machine_id="b" * 32, host_keys=("ssh-ed25519 B",))
+PLAN = cast(
+    Plan,
+    SimpleNamespace(
+        lock=SimpleNamespace(image="lab", kernel="6.12.1-amd64"),
+        desired=SimpleNamespace(parameters={"iommu=pt": None}),
+    ),
+)
+PLANS = {"lab-1": PLAN, "lab-2": PLAN}
+
+
+def checks(*booted: Booted) -> list[str]:
+    found = list(findings_of(PLANS, booted))
+    assert all(one.severity is Severity.FAIL for one in found)
+    return [f"{one.node} {one.check} {one.fact}" for one in found]
+
+
+def test_two_good_machines() -> None:
+    assert checks(GOOD, OTHER) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "check"),
+    [
+        ({"state": "degraded", "failed": ("x.service",)}, "boot.state systemd"),
+        ({"release": "6.12.2-amd64"}, "boot.kernel running kernel"),
+        # a word that only begins like the promised one isn't it
+        ({"command_line": "root=x ro iommu=pt2"}, "boot.command-line kernel command line"),
+    ],
+)
+def test_what_is_not_as_it_should_be(change: dict[str, Any], check: str) -> None:
+    assert checks(replace(GOOD, **change), OTHER) == [f"lab-1 {check}"]
+
+
+def test_twins() -> None:
+    assert checks(GOOD, replace(OTHER, machine_id=GOOD.machine_id)) == ["lab-2 boot.identity machine id"]
+    assert checks(GOOD, replace(OTHER, host_keys=GOOD.host_keys)) == ["lab-2 boot.identity host keys"]
+
+
+def login(tmp_path: Path) -> Login:
+    machine = SimpleNamespace(
+        machine=SimpleNamespace(name="lab-1"), accelerator=SimpleNamespace(name="TCG", slowness=20.0), port=4711
+    )
+    return Login(cast(Running, machine), tmp_path / "a key", tmp_path / "known_hosts", ("ssh-ed25519 A",))
+
+
+def test_what_a_machine_says(tmp_path: Path) -> None:
+    failed = "x.service loaded failed failed X\ny.mount loaded failed failed Y\n"
+    text = f"degraded\n6.12.1-amd64\n{'a' * 32}\nroot=x ro\n{failed}"
+    said = parse_look(text, login(tmp_path), 100.0)
+    assert (said.state, said.release, said.command_line) == ("degraded", "6.12.1-amd64", "root=x ro")
+    assert said.failed == ("x.service", "y.mount")
+    with pytest.raises(GoldsmithError, match="too little"):
+        parse_look("Connection reset\n", login(tmp_path), 1.0)
+
+
+def test_ssh_trusts_this_machine_alone(tmp_path: Path) -> None:
+    words = login(tmp_path).command()
+    assert words[:3] == ["ssh", "-F", "none"]
+    assert "StrictHostKeyChecking=yes" in words
+    # ssh parts a path at blanks
+    assert f'IdentityFile="{tmp_path}/a key"' in words
+    assert reach.known_hosts(4711, ["ssh-ed25519 A", "ssh-rsa B"]) == (
+        "[127.0.0.1]:4711 ssh-ed25519 A\n[127.0.0.1]:4711 ssh-rsa B\n"
+    )
+
+
+def test_an_artifacts_disk(tmp_path: Path) -> None:
+    with pytest.raises(GoldsmithError, match=r"no disk\.raw or disk\.qcow2"):
+        disk_of(tmp_path)
+    (tmp_path / "disk.qcow2").touch()
+    assert disk_of(tmp_path).format == "qcow2"
+    (tmp_path / "disk.raw").touch()
+    assert disk_of(tmp_path).format == "raw"
+    assert disk_of(tmp_path, "qcow2").format == "qcow2"
+
+
+def test_another_architecture() -> None:
+    require_architecture({"base": {"architecture": "amd64"}})
+    with pytest.raises(NotBuiltYet, match="arm64"):
+        require_architecture({"base": {"architecture": "arm64"}})
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen here")
+def test_nothing_unverified_is_booted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.unit import make_artifact
+
+    @contextmanager
+    def never(*_: object, **__: object) -> Any:
+        raise AssertionError("it was booted")
+        yield
+
+    monkeypatch.setattr(boot, "clones", never)
+    monkeypatch.setenv("GOLDSMITH_STATE", str(tmp_path / "state"))
+    folder = make_artifact.artifact(make_artifact.tree(tmp_path / "tree"), tmp_path / "artifact", ("rootfs",))
+    unsigned = CliRunner().invoke(verb, [str(folder)], standalone_mode=False)
+    assert unsigned.return_value in (2, 3)  # 2 where this checkout has a lock of its own
+    assert "not signed" in unsigned.output
+    assert "it is not booted" in unsigned.output
+    (folder / "SHA256SUMS").write_text("")
+    changed = CliRunner().invoke(verb, [str(folder)], standalone_mode=False)
+    assert changed.return_value == 2
