@@ -21,7 +21,9 @@ LAB = "lab"
 
 @click.command()
 @click.argument("image", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--format", "format_", default="rootfs", show_default=True, help="What to write: rootfs,squashfs,oci.")
+@click.option(
+    "--format", "format_", default="rootfs", show_default=True, help="What to write: rootfs,squashfs,disk,oci."
+)
 @click.option("--output", type=click.Path(path_type=Path, file_okay=False), help="Folder for what is built.")
 @click.option(
     "--sign",

@@ -17,7 +17,7 @@ from goldsmith.image.formats import FORMATS, Made
 
 ROOTFS = FORMATS["rootfs"].file
 MANIFEST = "manifest.json"
-SCHEMA = 2
+SCHEMA = 3
 HINT = "build it: goldsmith build images/NAME"
 
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -75,11 +75,12 @@ class _LockDigests(_Strict):
 
 class Manifest(_Strict):
     """manifest.json. tree: of the tar of the tree, whatever packs it; two builds of one lock have it in common.
-    key: of all that the image was built from. packages, environments, files, units, roles, os, kernel: read back from
-    the tree. tools: what wrote it, in the versions that it may differ with.
+    key: of all that the image was built from. command_line: what roles promise of the kernel's. packages, environments,
+    files, units, roles, os, kernel: read back from the tree. tools: what wrote it, in the versions that it may differ
+    with.
     """
 
-    schema_: Literal[2] = Field(alias="schema")
+    schema_: Literal[3] = Field(alias="schema")
     image: _Path
     key: str
     created: str
@@ -87,6 +88,7 @@ class Manifest(_Strict):
     lock: _LockDigests
     desired: str
     tree: _Tree
+    command_line: list[str]
     formats: dict[str, _Made]
     tools: dict[str, str]
     packages: dict[_Word, _Package]

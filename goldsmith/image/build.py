@@ -17,12 +17,13 @@ from goldsmith.holding import holding
 from goldsmith.image import hygiene, identity, seen
 from goldsmith.image.artifact import Artifact, read_artifact
 from goldsmith.image.base import base_path, make_base
-from goldsmith.image.formats import FORMATS
+from goldsmith.image.formats import FORMATS, packages
 from goldsmith.image.manifest import manifest, read_back
 from goldsmith.image.pack import Packed, epoch, pack
 from goldsmith.image.papers import versions, write_formats, write_papers
 from goldsmith.image.publish import publish, staging
 from goldsmith.image.signature import signed_by
+from goldsmith.image.tools import Tools, tools_tree
 from goldsmith.image.tree import Tree
 from goldsmith.lock.locking import verify
 from goldsmith.model.image import Image, read_image
@@ -34,7 +35,7 @@ from goldsmith.project import state_dir
 from goldsmith.removal import remove_tree
 
 # Counted up when an image of the same sources comes out differently.
-RULES = 2
+RULES = 3
 # The packed tree while formats are made of it.
 PACKED = ".tree.tar.zst"
 ENGINE = Path(__file__).parent.parent
@@ -74,7 +75,7 @@ def build(
     with holding(state / "build" / f"{image}.lock", f"the build of images/{image}"):
         present = _present(output, sources, record)
         if present and (not _lacking(present, formats) or "rootfs" in present.formats):
-            artifact = _complete(present, lock, formats, key, keep_signature=keep_signature)
+            artifact = _complete(project, present, lock, formats, key, keep_signature=keep_signature)
         else:
             artifact = _anew(project, definition, lock, output, formats, key, sources)
         seen.remember(record, output)
@@ -86,7 +87,13 @@ def _lacking(present: Artifact, formats: Sequence[str]) -> list[str]:
 
 
 def _complete(
-    present: Artifact, lock: Lock, formats: Sequence[str], key: Path | None, *, keep_signature: bool = False
+    project: Path,
+    present: Artifact,
+    lock: Lock,
+    formats: Sequence[str],
+    key: Path | None,
+    *,
+    keep_signature: bool = False,
 ) -> Artifact:
     """What is built already, with the formats that it lacks, made of its rootfs, and a signature by `key`."""
     lacking = _lacking(present, formats)
@@ -98,6 +105,7 @@ def _complete(
         console.print(
             f"  [yellow]![/] {present.folder} was signed; with another format in it, it has to be signed again"
         )
+    tools = _tools(project, lacking)
     with staging(present.folder) as folder:
         for one in present.formats.values():  # links: what is there costs nothing
             process.run(
@@ -105,14 +113,15 @@ def _complete(
                 timeout=600,
                 what="keep the formats that are there",
             )
-        tools = dict(present.manifest["tools"])
+        written_by = dict(present.manifest["tools"])
         made = dict(present.formats)
         if lacking:
             rootfs = present.formats["rootfs"]
             layer = Packed(rootfs.size, rootfs.sha256, present.tree_size, present.tree_sha256)
-            made |= write_formats(lacking, folder / rootfs.file, layer, lock, folder)
-            tools |= versions(lacking)
-        write_papers(folder, present.manifest, made, tools, key)
+            words = present.manifest["command_line"]
+            made |= write_formats(lacking, folder / rootfs.file, layer, lock, folder, parameters=words, tools=tools)
+            written_by |= versions(lacking, tools)
+        write_papers(folder, present.manifest, made, written_by, key)
         publish(folder, present.folder)
     return read_artifact(present.folder, verify=False)
 
@@ -123,6 +132,7 @@ def _anew(
     """Build from the beginning."""
     state = state_dir(project)
     plan = plan_image(project, image.name)  # first: a misspelt role fails before anything is made
+    tools = _tools(project, formats)
     verify(project, lock)  # a file that was damaged or swapped in the pool is named here, not found in an image
     for left in (state / "build" / image.name).glob(".*"):  # of a run that was killed
         remove_tree(left, state)
@@ -138,15 +148,23 @@ def _anew(
                 layer = pack(making / "tree", folder / PACKED, epoch(lock), now.say)
                 (folder / PACKED).chmod(0o644)
                 now.result = f"{layer.tree_size / 1e6:.0f} MB in {layer.size / 1e6:.0f} MB"
-            made = write_formats(formats, folder / PACKED, layer, lock, folder)
+            read = manifest(plan, probe, layer, sources)
+            made = write_formats(
+                formats, folder / PACKED, layer, lock, folder, parameters=read["command_line"], tools=tools
+            )
             (folder / PACKED).unlink()
-            write_papers(folder, manifest(plan, probe, layer, sources), made, versions(formats), key)
+            write_papers(folder, read, made, versions(formats, tools), key)
             publish(folder, output)
     finally:
         # an interrupted converge may leave a command running in the tree; systemd-nspawn ends it on SIGTERM
         processes.stop(processes.find(f"--directory={making / 'tree'}"), patience=10)
         remove_tree(making, state)
     return read_artifact(output, verify=False)
+
+
+def _tools(project: Path, formats: Iterable[str]) -> Tools:
+    """The programs that make these formats; none is made where they need none."""
+    return tools_tree(project, state_dir(project)) if packages(formats) else Tools(None)
 
 
 def _converged(project: Path, plan: Plan, base: Path, tree: Path) -> Probe:

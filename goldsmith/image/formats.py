@@ -4,32 +4,40 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from goldsmith.errors import GoldsmithError, NotBuiltYet
-from goldsmith.image import oci, squashfs
+from goldsmith.errors import GoldsmithError
+from goldsmith.image import disk, oci, squashfs
 from goldsmith.image.pack import Packed, epoch, file_digest
+from goldsmith.image.tools import BWRAP, Tools
 from goldsmith.model.lock import Lock
 
 
 @dataclass(frozen=True)
 class Format:
-    """file: what it is called in an artifact. tools: what this machine needs, tool → Debian package. gib: disk."""
+    """file: what it is called in an artifact. tools: what this machine needs, tool → Debian package. packages: those of
+    the tools tree that make it. gib: disk, besides the packed tree. beside: the formats that come with it.
+    """
 
     file: str
-    tools: Mapping[str, str]
+    tools: Mapping[str, str] = field(default_factory=dict)
+    packages: tuple[str, ...] = ()
     gib: float = 0.0
+    beside: tuple[str, ...] = ()
 
 
 FORMATS: Mapping[str, Format] = {
-    "rootfs": Format("rootfs.tar.zst", {}),
-    # -tar and zstd: squashfs-tools 4.5, so Debian 12, Ubuntu 22.04
-    "squashfs": Format("rootfs.squashfs", {"mksquashfs": "squashfs-tools"}, gib=1.0),
-    "oci": Format("oci", {}),
-}
-LATER = ("disk",)
+    "rootfs": Format("rootfs.tar.zst"),
+    "squashfs": Format("rootfs.squashfs", BWRAP, ("squashfs-tools",), gib=1.0),
+    "oci": Format("oci"),
+    "disk": Format(
+        "disk.raw", BWRAP, ("e2fsprogs", "systemd-repart", "systemd-ukify", "systemd-boot-efi", "dosfstools", "mtools"),
+        gib=6.0, beside=("qcow2",),
+    ),
+    "qcow2": Format("disk.qcow2", BWRAP, ("qemu-utils",), gib=1.0, beside=("disk",)),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -44,19 +52,19 @@ class Made:
 
 
 def parse(text: str) -> tuple[str, ...]:
-    """`rootfs,oci` as names in the order of FORMATS. Raises GoldsmithError for what isn't one."""
+    """`rootfs,oci` as names in the order of FORMATS, with those that come along. Raises GoldsmithError for what isn't
+    one."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     known = f"formats are {', '.join(FORMATS)}"
     if not names:
         raise GoldsmithError("no format is named", where="--format", hint=known)
     for name in names:
-        if name in LATER:
-            raise NotBuiltYet(f"the image format {name}")
         if name not in FORMATS:
-            near = difflib.get_close_matches(name, [*FORMATS, *LATER], n=1, cutoff=0.5)
+            near = difflib.get_close_matches(name, FORMATS, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]}? {known}" if near else known
             raise GoldsmithError(f"there is no image format {name}", where="--format", hint=hint)
-    return tuple(name for name in FORMATS if name in names)
+    wanted = {*names, *(one for name in names for one in FORMATS[name].beside)}
+    return tuple(name for name in FORMATS if name in wanted)
 
 
 def tools(names: Iterable[str]) -> dict[str, str]:
@@ -64,19 +72,33 @@ def tools(names: Iterable[str]) -> dict[str, str]:
     return {tool: package for name in names for tool, package in FORMATS[name].tools.items()}
 
 
-def make(name: str, packed: Path, layer: Packed, lock: Lock, folder: Path) -> Made:
+def packages(names: Iterable[str]) -> list[str]:
+    """The packages of the tools tree that make these formats; empty where none is needed."""
+    return sorted({package for name in names for package in FORMATS[name].packages})
+
+
+def make(
+    name: str, packed: Path, layer: Packed, lock: Lock, folder: Path, *, parameters: Sequence[str], tools: Tools
+) -> Made:
     """Write one format into `folder`, of the packed tree, which lies on the same file system.
 
-    packed: a tar.zst. layer: its digests. Raises GoldsmithError.
+    packed: a tar.zst. layer: its digests. parameters: of the kernel's command line. Raises GoldsmithError.
     """
     target = folder / FORMATS[name].file
-    if name == "rootfs":
-        os.link(packed, target)
-        return Made(target.name, layer.size, layer.sha256)
-    if name == "oci":
-        blobs = oci.layout(lock.image, lock.architecture, lock.created, lock.digest, layer)
-        oci.write(blobs, packed, layer, target)
-        return Made(target.name, layer.size, blobs.digest)
-    squashfs.write(packed, target, epoch(lock))
+    newest = epoch(lock)
+    match name:
+        case "rootfs":
+            os.link(packed, target)
+            return Made(target.name, layer.size, layer.sha256)
+        case "oci":
+            blobs = oci.layout(lock.image, lock.architecture, lock.created, lock.digest, layer)
+            oci.write(blobs, packed, layer, target)
+            return Made(target.name, layer.size, blobs.digest)
+        case "disk":
+            disk.write(packed, layer, lock, parameters, target, tools)
+        case "qcow2":
+            disk.write_qcow2(folder / FORMATS["disk"].file, target, newest, tools)
+        case _:
+            squashfs.write(packed, target, newest, tools)
     target.chmod(0o644)
     return Made(target.name, target.stat().st_size, file_digest(target))

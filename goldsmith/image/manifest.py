@@ -104,6 +104,7 @@ def manifest(plan: Plan, probe: Probe, packed: Packed, key: str) -> dict[str, An
         "lock": {"digest": lock.digest, "image_digest": lock.image_digest},
         "desired": plan.desired.digest(),
         "tree": {"size": packed.tree_size, "sha256": packed.tree_sha256},
+        "command_line": sorted(plan.desired.parameters),
         "packages": packages,
         "environments": {
             name: _projects(lock, name, found["folders"].get(found["link"], {}).get("projects", {}))

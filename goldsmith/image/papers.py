@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +15,36 @@ from goldsmith.image.components import entries
 from goldsmith.image.formats import Made
 from goldsmith.image.manifest import with_formats
 from goldsmith.image.pack import Packed
+from goldsmith.image.tools import Tools
 from goldsmith.model.lock import Lock
 from goldsmith.progress import step
 
-# How each tool says its version: another one of these may compress the same tree to other bytes.
-_VERSION: Mapping[str, str] = {"tar": "--version", "zstd": "--version", "mksquashfs": "-version"}
+# This machine's own: another one of these may compress the same tree to other bytes.
+_HOST = ("tar", "zstd")
 
 
-def write_formats(names: Iterable[str], packed: Path, layer: Packed, lock: Lock, folder: Path) -> dict[str, Made]:
-    """Write the formats into the staging folder, of the packed tree beside or in it."""
+def write_formats(
+    names: Iterable[str],
+    packed: Path,
+    layer: Packed,
+    lock: Lock,
+    folder: Path,
+    *,
+    parameters: Sequence[str] = (),
+    tools: Tools,
+) -> dict[str, Made]:
+    """Write the formats into the staging folder, of the packed tree beside or in it.
+
+    parameters: of the kernel's command line.
+    """
     made = {}
     for name in names:
         file = formats.FORMATS[name].file
-        if name == "rootfs":
-            made[name] = formats.make(name, packed, layer, lock, folder)
-            continue
-        with step(f"make {file}") as now:
-            made[name] = formats.make(name, packed, layer, lock, folder)
-            now.result = f"{made[name].size / 1e6:.0f} MB"
+        quiet = name == "rootfs"  # a link
+        with nullcontext() if quiet else step(f"make {file}") as now:
+            made[name] = formats.make(name, packed, layer, lock, folder, parameters=parameters, tools=tools)
+            if now:
+                now.result = f"{made[name].size / 1e6:.0f} MB"
     return made
 
 
@@ -61,14 +74,15 @@ def papers_of(artifact: Artifact) -> list[str]:
     return [*lines, f"{sums.SUMS}: {'signed' if artifact.signed else unsigned}"]
 
 
-def versions(names: Iterable[str], ask: Callable[[str, str], str] | None = None) -> dict[str, str]:
-    """The tools that write these formats, with their versions. ask: for tests."""
-    used = ["tar", "zstd", *formats.tools(names)]
-    return {tool: (ask or _ask)(tool, _VERSION[tool]) for tool in used}
+def versions(names: Iterable[str], tools: Tools, ask: Callable[[str], str] | None = None) -> dict[str, str]:
+    """What writes these formats, in which version: this machine's, packages of the tools tree. ask: for tests."""
+    used = {package: tools.version(package) for package in formats.packages(names)}
+    tree = {"images/tools": tools.lock} if used else {}
+    return {**{tool: (ask or _ask)(tool) for tool in _HOST}, **used, **tree}
 
 
-def _ask(tool: str, option: str) -> str:
-    said = process.run([tool, option], timeout=20, what=f"ask {tool} for its version", check=False).out
+def _ask(tool: str) -> str:
+    said = process.run([tool, "--version"], timeout=20, what=f"ask {tool} for its version", check=False).out
     return said.strip().splitlines()[0].strip("* ") if said.strip() else "unknown"
 
 

@@ -21,7 +21,7 @@ def pipe(
     *,
     timeout: float,
     what: str,
-    env: Mapping[str, str],
+    env: Mapping[str, str] | None = None,
     hint: str = "",
 ) -> None:
     """Run both to their end, the first one's output into the second. env: added to the environment of both.
@@ -50,7 +50,7 @@ def _open(
     stdin: int | IO[bytes] | None,
     stdout: int | IO[str],
     stderr: IO[str],
-    env: Mapping[str, str],
+    env: Mapping[str, str] | None,
     what: str,
 ) -> subprocess.Popen[bytes]:
     try:
@@ -59,7 +59,7 @@ def _open(
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
-            env={**os.environ, "LC_ALL": "C.UTF-8", "TZ": "UTC", **env},
+            env={**os.environ, "LC_ALL": "C.UTF-8", "TZ": "UTC", **(env or {})},
             start_new_session=True,
         )
     except FileNotFoundError:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from goldsmith.image.pipe import pipe
+from goldsmith.image.tools import Tools
 
 SECONDS = 1800.0
 
@@ -23,13 +24,10 @@ def command(target: Path, newest: int) -> list[str]:
     return ["mksquashfs", "-", str(target), "-tar", *settings, *root]
 
 
-def write(packed: Path, target: Path, newest: int) -> None:
+def write(packed: Path, target: Path, newest: int, tools: Tools) -> None:
     """Make `target` of a tar.zst. newest: seconds since 1970, the lock's date. Raises GoldsmithError."""
-    # the variable and not -mkfs-time: mksquashfs refuses both, and a CI may have set it to the day of the build
-    env = {"SOURCE_DATE_EPOCH": str(newest)}
-    what = f"make {target.name}"
     # mksquashfs goes on when a target is there, if only to append to it
     target.unlink(missing_ok=True)
-    hint = "is the disk full? And it takes squashfs-tools 4.5 or newer, which read a tar: mksquashfs -version"
-    unpack: list[str | Path] = ["zstd", "-d", "-q", "-c", packed]
-    pipe(unpack, command(target, newest), timeout=SECONDS, what=what, env=env, hint=hint)
+    unpack = tools.command(["zstd", "-d", "-q", "-c", packed], newest, reads=[packed])
+    make = tools.command(command(target, newest), newest, writes=[target.parent])
+    pipe(unpack, make, timeout=SECONDS, what=f"make {target.name}", hint="is the disk full?")

@@ -12,9 +12,12 @@ from goldsmith.image.artifact import SCHEMA
 from goldsmith.image.pack import epoch, pack
 from goldsmith.image.papers import versions, write_formats, write_papers
 from goldsmith.image.publish import publish, staging
+from goldsmith.image.tools import Tools
 from goldsmith.model.lock import Lock
 from tests.unit import make
 
+# the tools tree takes root and a network: here mksquashfs is this machine's, where it has one
+HOST = Tools(None)
 FORMATS = ("rootfs", "squashfs", "oci") if shutil.which("mksquashfs") else ("rootfs", "oci")
 
 
@@ -46,7 +49,7 @@ def manifest(lock: Lock, size: int, digest: str) -> dict[str, Any]:
     return {
         "schema": SCHEMA, "image": lock.image, "key": "k", "created": lock.created,
         "base": {"distribution": lock.distribution, "release": lock.release, "architecture": lock.architecture},
-        "lock": {"digest": lock.digest, "image_digest": lock.image_digest}, "desired": "d",
+        "lock": {"digest": lock.digest, "image_digest": lock.image_digest}, "desired": "d", "command_line": [],
         "tree": {"size": size, "sha256": digest}, "packages": packages,
         "environments": {"torch": {"torch": {"version": "2.6.0+cu124", "sha256": "1" * 64}}},
         "files": {}, "units": {}, "roles": {}, "os": {}, "kernel": {},
@@ -59,9 +62,9 @@ def stage(source: Path, folder: Path, formats: Sequence[str] = FORMATS, key: Pat
     packed = folder / ".tree"
     layer = pack(source, packed, epoch(lock), lambda _: None)
     packed.chmod(0o644)
-    made = write_formats(formats, packed, layer, lock, folder)
+    made = write_formats(formats, packed, layer, lock, folder, tools=HOST)
     packed.unlink()
-    write_papers(folder, manifest(lock, layer.tree_size, layer.tree_sha256), made, versions(formats), key)
+    write_papers(folder, manifest(lock, layer.tree_size, layer.tree_sha256), made, versions(formats, HOST), key)
 
 
 def artifact(source: Path, output: Path, formats: Sequence[str] = FORMATS, key: Path | None = None) -> Path:

@@ -127,7 +127,7 @@ def test_a_format_is_added_without_another_build(tmp_path: Path) -> None:
     whole = make_artifact.artifact(make_tree(tmp_path / "y", 1_800_000_000), tmp_path / "whole", ("rootfs", "oci"))
     present = read_artifact(out)
     inode = present.rootfs.stat().st_ino
-    added = _complete(present, make.lock(), ("rootfs", "oci"), None)
+    added = _complete(tmp_path, present, make.lock(), ("rootfs", "oci"), None)
     assert list(added.formats) == ["rootfs", "oci"] and present.rootfs.stat().st_ino == inode
     assert (out / SUMS).read_text() == (whole / SUMS).read_text()
     assert not added.signed
@@ -144,7 +144,7 @@ def test_who_gives_a_key_gets_its_signature(tmp_path: Path) -> None:
         (("rootfs",), second, False, second),
         (("rootfs", "oci"), second, False, second),  # signed by it already, and then not any more: a file came
     ):
-        _complete(read_artifact(out), make.lock(), formats, key, keep_signature=keep)
+        _complete(tmp_path, read_artifact(out), make.lock(), formats, key, keep_signature=keep)
         assert signed_by(out, by), (formats, key, keep)
     made = read_artifact(out)
     inode = made.folder.stat().st_mtime_ns

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from goldsmith.errors import GoldsmithError, NotBuiltYet
+from goldsmith.errors import GoldsmithError
 from goldsmith.image import formats, sums
 from goldsmith.image.pipe import pipe
 from tests.unit import make_artifact
@@ -30,12 +30,23 @@ def mksquashfs() -> None:
 
 def test_formats_are_names_in_any_order() -> None:
     assert formats.parse("oci, rootfs,rootfs") == ("rootfs", "oci")
-    assert formats.tools(("rootfs", "squashfs")) == {"mksquashfs": "squashfs-tools"}
+    assert formats.tools(("rootfs", "squashfs")) == {"bwrap": "bubblewrap"}
+    assert formats.packages(("rootfs", "oci")) == []
+    assert "e2fsprogs" in formats.packages(("rootfs", "disk"))
+
+
+@pytest.mark.parametrize("asked", ["disk", "qcow2", "qcow2,disk"])
+def test_a_disk_comes_raw_and_as_qcow2(asked: str) -> None:
+    assert formats.parse(asked) == ("disk", "qcow2")
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("squshfs", "did you mean squashfs"), ("qcow2", "formats are rootfs, squashfs, oci"), ("rootfs,ocl", "mean oci")],
+    [
+        ("squshfs", "did you mean squashfs"),
+        ("vhd", "formats are rootfs, squashfs, oci, disk, qcow2"),
+        ("rootfs,ocl", "mean oci"),
+    ],
 )
 def test_an_unknown_format_is_answered_with_the_nearest(text: str, said: str) -> None:
     with pytest.raises(GoldsmithError, match=said) as told:
@@ -43,11 +54,9 @@ def test_an_unknown_format_is_answered_with_the_nearest(text: str, said: str) ->
     assert told.value.exit_code == 4
 
 
-def test_no_format_and_one_of_later() -> None:
+def test_no_format() -> None:
     with pytest.raises(GoldsmithError, match="no format is named"):
         formats.parse(" ,")
-    with pytest.raises(NotBuiltYet, match="disk isn't built yet"):
-        formats.parse("rootfs,disk")
 
 
 @pytest.fixture
