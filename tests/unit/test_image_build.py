@@ -148,4 +148,4 @@ def test_who_gives_a_key_gets_its_signature(tmp_path: Path) -> None:
         assert signed_by(out, by), (formats, key, keep)
     made = read_artifact(out)
     inode = made.folder.stat().st_mtime_ns
-    assert _complete(made, make.lock(), ("oci",), second) is made and made.folder.stat().st_mtime_ns == inode
+    assert _complete(tmp_path, made, make.lock(), ("oci",), second) is made and made.folder.stat().st_mtime_ns == inode
