@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -65,6 +64,7 @@ def boot(
     from goldsmith.project import find_project, state_dir
     from goldsmith.vm import boot as vm
     from goldsmith.vm.artifact import disk_of, require_architecture
+    from goldsmith.vm.folder import private as private_folder
     from goldsmith.vm.machine import TOOLS
 
     project = find_project()
@@ -76,13 +76,11 @@ def boot(
     require_architecture(artifact.manifest)
     disk = disk_of(folder, disk_format)
     host.require_tools(TOOLS)
-    work = state / "vm"
-    host.require_disk(work, NODE_GIB * nodes, "booting a disk")
-    work.mkdir(parents=True, exist_ok=True)
+    host.require_disk(state, NODE_GIB * nodes, "booting a disk")
     names = [f"{artifact.image}-{number}" for number in range(1, nodes + 1)]
-    with tempfile.TemporaryDirectory(prefix="boot-", dir=work) as private:
+    with private_folder(state) as private:
         try:
-            with vm.clones(disk, names, Path(private), memory=memory, timeout=timeout) as logins:
+            with vm.clones(disk, names, private, memory=memory, timeout=timeout) as logins:
                 booted = [(login, vm.settle(login, timeout)) for login in logins]
                 result = vm.audit(project, artifact.image, booted)
                 _tell(result, [one for _, one in booted], format_)
@@ -90,7 +88,7 @@ def boot(
                     _keep(logins)
                 unplugged = vm.power_off(logins)
         finally:
-            _save_consoles(Path(private), names, consoles)
+            _save_consoles(private, names, consoles)
     return max(int(result.severity), 1 if unplugged else 0)
 
 

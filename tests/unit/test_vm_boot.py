@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,6 +20,7 @@ from goldsmith.plan import Plan
 from goldsmith.vm import boot, reach
 from goldsmith.vm.artifact import disk_of, require_architecture
 from goldsmith.vm.boot import Booted, findings_of, parse_look
+from goldsmith.vm.folder import private
 from goldsmith.vm.reach import Login
 from goldsmith.vm.running import Running
 
@@ -125,3 +127,18 @@ def test_nothing_unverified_is_booted(tmp_path: Path, monkeypatch: pytest.Monkey
     (folder / "SHA256SUMS").write_text("")
     changed = CliRunner().invoke(verb, [str(folder)], standalone_mode=False)
     assert changed.return_value == 2
+
+
+def test_a_killed_boots_folder_goes_with_the_next_one(tmp_path: Path) -> None:
+    left, young = (tmp_path / "vm" / name for name in ("boot-left", "boot-young"))
+    for one in (left, young):
+        one.mkdir(parents=True)
+        (one / "lock").touch()
+    os.utime(left, (1, 1))
+    with private(tmp_path) as ours:
+        assert ours.stat().st_mode & 0o777 == 0o700
+        os.utime(ours, (1, 1))
+        with private(tmp_path) as other:
+            assert ours.is_dir()  # held: somebody boots there
+            assert other != ours
+    assert [one.name for one in (tmp_path / "vm").iterdir()] == ["boot-young"]
