@@ -6,10 +6,12 @@ machine (pyinfra's stock @chroot connector overwrote a build host's file that wa
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from goldsmith import cgroups
+from goldsmith.errors import GoldsmithError
 from goldsmith.probe.bundle import PYTHON
 from goldsmith.process import Done, run
 
@@ -18,6 +20,9 @@ _NSPAWN = (
     "systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--pipe", "--as-pid2", "--private-network",
     "--resolv-conf=off", "--timezone=off", "--link-journal=no", "--settings=no",
 )  # fmt: skip
+# What systemd-nspawn itself touches in a tree, from outside. Version 252 opens /etc/machine-id as it is: of a link it
+# reads this machine's file, and gives the container its id.
+_PLAIN = ("dev", "etc", "proc", "run", "sys", "tmp", "usr", "var", "etc/machine-id")
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
 
@@ -28,6 +33,17 @@ def nspawn_argv(tree: Path, command: Sequence[str], binds: Mapping[Path, str], *
     argv += [f"--setenv={name}={value}" for name, value in ENVIRONMENT.items()]
     argv += [f"--bind-ro={source}:{target}" for source, target in binds.items()]
     return [*argv, "--", *command]
+
+
+def require_plain(tree: Path) -> None:
+    """Raise GoldsmithError if a link stands where every system has a folder or a file of its own."""
+    for name in _PLAIN:
+        path = tree / name
+        if path.is_symlink():
+            raise GoldsmithError(
+                f"/{name} is a link to {os.readlink(path)}: nothing is run in such a tree", where=str(tree),
+                hint="the tree isn't what a build makes: remove it and build again",
+            )  # fmt: skip
 
 
 def run_in_tree(
@@ -41,7 +57,9 @@ def run_in_tree(
     check: bool = True,
     read_only: bool = False,
 ) -> Done:
-    """Run one command in the tree, as its root, with no network. read_only: see nspawn_argv."""
+    """Run one command in the tree, as its root, with no network. read_only: see nspawn_argv. Raises GoldsmithError for
+    a tree that nothing can be run in safely, and if the command fails, unless `check` is False."""
+    require_plain(tree)
     argv = nspawn_argv(tree, command, binds or {}, read_only=read_only)
     hint = "install systemd-container" if check else ""
     with cgroups.in_ours():

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goldsmith.errors import GoldsmithError
+from goldsmith.fleet.rootfs import require_plain, run_in_tree
 from goldsmith.image import hygiene, identity
 from goldsmith.image.hygiene.rule import Expected, View
 from goldsmith.image.tree import Tree
@@ -85,6 +86,17 @@ def test_a_tree_without_a_bottom_is_an_error(tmp_path: Path) -> None:
     with Tree(here) as tree, pytest.raises(GoldsmithError, match="deep"):
         list(tree.walk())
     shutil.rmtree(here)
+
+
+@pytest.mark.parametrize("name", ["etc", "usr", "run", "etc/machine-id"])
+def test_nothing_is_run_in_a_tree_that_nspawn_would_leave(tmp_path: Path, name: str) -> None:
+    """systemd-nspawn 252 reads /etc/machine-id through a link, on this machine."""
+    root = tmp_path / "root"
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    require_plain(root)
+    (root / name).symlink_to(tmp_path)
+    with pytest.raises(GoldsmithError, match=f"/{name} is a link to {tmp_path}"):
+        run_in_tree(root, ["/bin/true"], timeout=1, what="x")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file capabilities")
