@@ -61,6 +61,7 @@ def boot(
     from goldsmith import host
     from goldsmith.image import signature
     from goldsmith.image.artifact import read_artifact
+    from goldsmith.plan import plan_image
     from goldsmith.project import find_project, state_dir
     from goldsmith.vm import boot as vm
     from goldsmith.vm.artifact import disk_of, require_architecture
@@ -75,6 +76,8 @@ def boot(
     artifact = read_artifact(folder, verify=False)
     require_architecture(artifact.manifest)
     disk = disk_of(folder, disk_format)
+    if artifact.manifest["desired"] != plan_image(project, artifact.image).desired.digest():
+        click.echo(f"{folder} was built with other roles than this checkout's, which the audit compares with", err=True)
     host.require_tools(TOOLS)
     host.require_disk(state, NODE_GIB * nodes, "booting a disk")
     names = [f"{artifact.image}-{number}" for number in range(1, nodes + 1)]
