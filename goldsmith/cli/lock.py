@@ -38,10 +38,20 @@ def lock() -> None:
 )
 @click.option("--offline", is_flag=True, help="With --check: don't ask the repositories.")
 @click.option("--show", is_flag=True, help="Print image.yml with all that it extends, flat, and do nothing else.")
-def image_command(image: Path, refresh: bool, upgrade: tuple[str, ...], check: bool, offline: bool, show: bool) -> None:
+@click.option(
+    "--allow-known-bad",
+    "known_bad",
+    is_flag=True,
+    help="Lock it though its driver's module is known not to build for its kernel (lint's rule K1), which is refused "
+    "otherwise: to see it fail, or to write a patch.",
+)
+def image_command(
+    image: Path, refresh: bool, upgrade: tuple[str, ...], check: bool, offline: bool, show: bool, known_bad: bool
+) -> None:
     """Resolve IMAGE (images/NAME) to exact packages, and keep them in the pool.
 
-    Packages of an earlier lock stay as they are unless image.yml, --upgrade or --refresh move them.
+    Packages of an earlier lock stay as they are unless image.yml, --upgrade or --refresh move them. Exits with 2 for a
+    driver whose module is known not to build for the kernel; no lock is written then.
     """
     asked = [name for name, on in (("--refresh", refresh), ("--upgrade", upgrade), ("--check", check), ("--show", show))
              if on]  # fmt: skip
@@ -61,7 +71,7 @@ def image_command(image: Path, refresh: bool, upgrade: tuple[str, ...], check: b
     from goldsmith.lock.diff import text
     from goldsmith.lock.locking import lock_image
 
-    made, previous = lock_image(project, image, refresh=refresh, upgrade=upgrade)
+    made, previous = lock_image(project, image, refresh=refresh, upgrade=upgrade, allow_known_bad=known_bad)
     click.echo(f"{image / 'image.lock'}: {_size(made)}, as of {made.created}")
     if previous is None:
         _families(made)

@@ -122,12 +122,20 @@ class Commands:
         )
 
     def clean(self) -> str:
-        """Remove the folder, and what stops services in a tree."""
-        return f"rm -rf {self.folder}" + (f" && rm -f {_POLICY}" if self.target == "image" else "")
+        """Remove the folder, and what stops services and DKMS in a tree."""
+        line = f"rm -rf {self.folder}"
+        if self.target == "image":
+            ours = f"if grep -qsx {_OURS} {_NO_DKMS}; then rm -f {_NO_DKMS}; fi"
+            line += f" && rm -f {_POLICY} && {ours} && rmdir --ignore-fail-on-non-empty -- {_DKMS_FOLDER}"
+        return line
 
     def no_start(self) -> str:
-        """Nothing may start in a tree that isn't running (invoke-rc.d asks this file)."""
-        return f"printf '#!/bin/sh\\nexit 101\\n' > {_POLICY} && chmod 755 {_POLICY}"
+        """Nothing may start in a tree that isn't running (invoke-rc.d asks this file), and DKMS builds nothing there:
+        it would for the building machine's kernel, if the tree has one of that name, and dpkg shows its exit code in
+        place of the compiler's line. Modules are built after the transaction (goldsmith.image.dkms).
+        """
+        dkms = f"mkdir -p {_DKMS_FOLDER} && {{ [ -e {_NO_DKMS} ] || echo {_OURS} > {_NO_DKMS}; }}"
+        return f"printf '#!/bin/sh\\nexit 101\\n' > {_POLICY} && chmod 755 {_POLICY} && {dkms}"
 
     def wait(self) -> str:
         """Wait for other users of dpkg; wait_for_dpkg.py is the standard input."""
@@ -199,6 +207,11 @@ class Commands:
 # doesn't find what was installed in it
 _MARK = "apt-mark -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache="
 _POLICY = "/usr/sbin/policy-rc.d"
+# dkms's own switch: packages' scripts and kernels' hooks ask it (/usr/lib/dkms/common.postinst). One with another
+# content is somebody else's wish, and stays.
+_DKMS_FOLDER = "/etc/dkms"
+_NO_DKMS = f"{_DKMS_FOLDER}/no-autoinstall"
+_OURS = "goldsmith-transaction"
 _ENVIRONMENT = "DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l LC_ALL=C.UTF-8"
 # how long the node's own apt waits for a lock, as a role has configured it
 _PATIENCE = 'wait=; eval "$(apt-config shell wait DPkg::Lock::Timeout)"; wait="${wait:-120}"'

@@ -145,6 +145,15 @@ class Tree:
         except FileNotFoundError:
             return False
 
+    def remove_folder(self, path: str) -> None:
+        """Remove a folder with all that is in it, if there is one."""
+        self.empty(path)
+        try:
+            with self._parent(path) as (folder, name):
+                os.rmdir(name, dir_fd=folder)
+        except FileNotFoundError:
+            pass
+
     def empty(self, path: str, *, keep_folders: bool = False) -> int:
         """Remove everything below the folder `path`, not itself; the number of files removed.
 

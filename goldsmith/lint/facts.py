@@ -74,7 +74,30 @@ class Reason(Fact):
 
 
 class Pair(Reason):
-    branch: int
+    """A driver that doesn't build for a kernel (a pattern). Which: its branch, or its version in full. package: a
+    pattern, where one package of it doesn't and another was not tried. module: the DKMS modules (a pattern) that a
+    patch may mend."""
+
+    branch: int | None = None
+    driver: Version | None = None
+    kernel: str
+    package: str | None = None
+    module: str = ".*nvidia.*"
+
+    def about(self, driver: str) -> bool:
+        """Whether it is about this driver."""
+        return driver == self.driver or (self.branch is not None and driver.split(".")[0] == str(self.branch))
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Pair:
+        if (self.branch is None) == (self.driver is None):
+            raise ValueError("a pair names either a branch or a driver's whole version")
+        return self
+
+
+class Built(Fact):
+    """A driver that was built for a kernel (a pattern)."""
+
     kernel: str
 
 
@@ -101,6 +124,7 @@ class Facts(Strict):
     container_toolkit_bad: dict[Version, Reason]
     container_toolkit_secure: dict[Version, Reason]
     kernel_pairs: dict[str, Pair]
+    kernel_builds: dict[str, Built]
     moving_kernels: dict[str, Pattern]
     retired_keys: dict[str, RetiredKey]
     owned_together: dict[str, Pattern]

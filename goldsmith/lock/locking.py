@@ -25,6 +25,8 @@ from goldsmith.lock.filling import fetch_debs, fill_debs, names, require_room
 from goldsmith.lock.index import Index, Release, newest
 from goldsmith.lock.keep import keeping
 from goldsmith.lock.keys import repository_sources
+from goldsmith.lock.known_bad import require_buildable
+from goldsmith.lock.patches import read_patches
 from goldsmith.lock.pool import Pool
 from goldsmith.lock.resolve import Chosen, resolve, upgradable
 from goldsmith.lock.sources import sources_of
@@ -50,6 +52,8 @@ def image_digest(image: Image, roles: Sequence[Role]) -> str:
         "rules": RULES,
         "image": image.model_dump(mode="json", include=DECISIVE),
         "roles": {role.name: sorted(role.packages) for role in roles if role.packages},
+        # left out where there are none, so that locks of before are none the worse
+        **({"dkms": image.dkms.model_dump(mode="json")} if image.dkms.patches else {}),
     }
     return sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
@@ -80,18 +84,26 @@ def _previous(directory: Path, *, anew: bool) -> Lock | None:
 
 
 def lock_image(
-    project: Path, directory: Path, *, refresh: bool = False, upgrade: Collection[str] = ()
+    project: Path,
+    directory: Path,
+    *,
+    refresh: bool = False,
+    upgrade: Collection[str] = (),
+    allow_known_bad: bool = False,
 ) -> tuple[Lock, Lock | None]:
     """Lock the image of a folder such as images/lab, fill and publish the pool, write image.lock.
 
     project: whose roles and state are used. refresh: resolve all anew, even if the lock fits. upgrade: packages,
     families and Python projects that move to what image.yml allows now; all others stay unless these force them.
-    Returns the lock and the one that was there before, if any. Raises GoldsmithError; then the lock and the published
-    pool are as they were.
+    allow_known_bad: lock also a driver whose module is known not to build for the kernel. Returns the lock and the one
+    that was there before, if any. Raises GoldsmithError; then the lock and the published pool are as they were.
     """
     require_tools()
     image, places = read_placed(directory)
     roles = roles_of(image.roles, project, lambda number: places.of("roles", number))
+    patches = [one.locked for one in read_patches(image, places)]
+    if not allow_known_bad:
+        require_buildable(image, None, places, directory)  # before anything is fetched, where image.yml says it
     pool = Pool(state_dir(project))
     with held(pool):
         previous = _previous(directory, anew=refresh)
@@ -100,10 +112,13 @@ def lock_image(
         stays = previous if previous and not refresh and not upgrade and lock_fits(image, previous, roles) else None
         if stays is None:
             lock = _make(pool, image, roles, places, previous, None if refresh else frozenset(upgrade))
+            lock = lock.model_copy(update={"patches": patches})
         else:
             _fill(pool, stays)
             # a lock that was made elsewhere names that pool's key; this machine's builds and nodes need ours
-            lock = stays.model_copy(update={"pool": pool.model(image.name)})
+            lock = stays.model_copy(update={"pool": pool.model(image.name), "patches": patches})
+        if not allow_known_bad:
+            require_buildable(image, lock, places, directory)
         _publish(pool, lock)
         text = lock.to_text()
         path = directory / "image.lock"

@@ -10,7 +10,18 @@ from pydantic import Field, field_validator, model_validator
 from goldsmith.credentials import hide, short
 from goldsmith.errors import GoldsmithError
 from goldsmith.layers import read_layers
-from goldsmith.model.stack import Environment, Family, Hardware, Kernel, PackageName, Repository, Stack, Strict, Word
+from goldsmith.model.stack import (
+    Dkms,
+    Environment,
+    Family,
+    Hardware,
+    Kernel,
+    PackageName,
+    Repository,
+    Stack,
+    Strict,
+    Word,
+)
 from goldsmith.yamlfile import Places
 
 RoleName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
@@ -50,6 +61,7 @@ class Image(Strict):
     base: Base
     repositories: dict[Word, Repository] = {}
     kernel: Kernel | None = None
+    dkms: Dkms = Dkms()
     stack: Stack = Stack()
     families: dict[RoleName, Family] = {}
     python: dict[Word, Environment] = {}

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from goldsmith.errors import GoldsmithError
 from goldsmith.model.resource import Package, PackageFile, PythonEnvironment, PythonWheel
-from goldsmith.model.stack import Address
+from goldsmith.model.stack import Address, ModuleName, PatchFile
 
 # Where a node's apt finds the lock's pool. A role writes the file; the package transaction sees no other source.
 POOL_SOURCES = "/etc/apt/sources.list.d/goldsmith.sources"
@@ -116,6 +116,15 @@ class LockedEnvironment(BaseModel):
         return sha256(json.dumps([self.python, wheels], sort_keys=True).encode()).hexdigest()
 
 
+class LockedPatch(BaseModel):
+    """A change to a DKMS module's source: image.yml's words, and the digest of the file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    module: ModuleName
+    file: PatchFile
+    sha256: Sha256
+
+
 class Pool(BaseModel):
     """The apt repository that serves this lock's debs: Release fields and the key it is signed with."""
 
@@ -144,6 +153,7 @@ class Lock(BaseModel):
     pool: Pool
     packages: dict[PackageName, LockedPackage]
     environments: dict[Name, LockedEnvironment] = {}
+    patches: list[LockedPatch] = []
 
     @property
     def digest(self) -> str:

@@ -78,6 +78,33 @@ class Kernel(Family):
     release: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+[A-Za-z0-9.+~_-]*$")]
 
 
+# A module's name as `dkms status` says it; it is a folder's name, and the name of a file in /etc/dkms.
+ModuleName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=100)]
+# Below the folder of the file that names it: no part begins with a dot.
+PatchFile = Annotated[str, Field(pattern=r"^[A-Za-z0-9_+-][A-Za-z0-9._+-]*(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)*$")]
+
+
+class Patch(Strict):
+    """A change to a DKMS module's source, which `patch -p1` makes before it is built. module: e.g. nvidia-current-open.
+    file: below the folder of the image.yml that says it; its digest goes into the lock."""
+
+    module: ModuleName
+    file: PatchFile
+
+
+class Dkms(Strict):
+    """How DKMS modules are built for the image's kernel. patches: in this order."""
+
+    patches: list[Patch] = []
+
+    @field_validator("patches")
+    @classmethod
+    def _once(cls, patches: list[Patch]) -> list[Patch]:
+        if len({(one.module, one.file) for one in patches}) != len(patches):
+            raise ValueError("a patch stands here twice")
+        return patches
+
+
 class Driver(Family):
     """flavor: which kernel module is in it; none for a userland alone, in containers and in the lab."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from goldsmith.lint.subject import Subject, branch
+from goldsmith.lint.facts import Facts
+from goldsmith.lint.subject import Subject
 from goldsmith.model.finding import Severity
 from goldsmith.model.image import BASE
 from goldsmith.model.rule import Hit, Rule
@@ -46,7 +47,7 @@ def lint(subject: Subject) -> Iterator[Hit]:
     yield from _release(subject, kernels)
     yield from _headers(subject, kernels)
     yield from _one_set(subject)
-    yield from _pairs(subject, kernels)
+    yield from bad_pairs(subject)
 
 
 def _moving(subject: Subject) -> Iterator[Hit]:
@@ -114,11 +115,27 @@ def _one_set(subject: Subject) -> Iterator[Hit]:
                          package=one.package)  # fmt: skip
 
 
-def _pairs(subject: Subject, kernels: dict[str, str]) -> Iterator[Hit]:
+def bad_pairs(subject: Subject) -> Iterator[Hit]:
+    """K1: kernel and driver that somebody has seen fail together. Not where the image patches the module: whoever
+    wrote the patch knows, and the build tells."""
+    kernels = {match[1] for name in subject.packages if (match := IMAGE.fullmatch(name))}
     driver = subject.version("driver")
     declared = [subject.image.kernel.release] if subject.image.kernel else []
+    patched = [one.module for one in subject.image.dkms.patches]
     for release in sorted({*kernels, *declared}) if driver else ():
         for fact in subject.facts.kernel_pairs.values():
-            if driver and branch(driver.version) == fact.branch and re.fullmatch(fact.kernel, release):
+            if (
+                driver
+                and fact.about(driver.version)
+                and re.fullmatch(fact.kernel, release)
+                and (fact.package is None or subject.matching(fact.package))
+                and not any(re.fullmatch(fact.module, name) for name in patched)
+            ):
                 yield K1.hit(f"driver {driver} with kernel {release}: {fact.why}", *driver.field,
                              package=driver.package, facts=(fact,))  # fmt: skip
+
+
+def good_pairs(facts: Facts, release: str) -> list[str]:
+    """A sentence of the drivers whose modules somebody has built for the kernel; none where nobody has."""
+    good = [name for name, fact in facts.kernel_builds.items() if re.fullmatch(fact.kernel, release)]
+    return [f"known to build for {release}: {', '.join(good)}"] if good else []
