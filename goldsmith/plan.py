@@ -24,13 +24,16 @@ from goldsmith.role import Role
 
 @dataclass(frozen=True)
 class Plan:
-    """site: what to name in a remedy, e.g. `inventories/lab`; None while an image is built."""
+    """site: what to name in a remedy, e.g. `inventories/lab`; None while an image is built. whole: it is all that the
+    roles promise, and they do their own steps; otherwise it is the layer of packages (`packages_alone`).
+    """
 
     node: Node
     lock: Lock
     roles: tuple[Role, ...]
     desired: Desired
     site: str | None = None
+    whole: bool = True
 
     def want(self, parts: Iterable[str] | None = None, *, deep: bool = False, patience: float = 1.0) -> dict[str, Any]:
         """What a probe is asked to look at. parts: only these, None for all. patience: what its deadlines are
@@ -113,6 +116,20 @@ def plan_image(project: Path, name: str) -> Plan:
     node = image_node(project, name)
     image = image_of(project, name)
     return _plan(node, lock_of(project, name), image_roles(project, image), image, None)
+
+
+def packages_alone(plan: Plan) -> Plan:
+    """The part of an image's plan that takes minutes and seldom changes: packages, environments, and the files and
+    units that must be there before them. What is built by it is kept for the next build (goldsmith.image.layer).
+    """
+    whole = plan.desired
+    kept = replace(
+        whole,
+        files={path: one for path, one in whole.files.items() if one.before_packages},
+        units={name: one for name, one in whole.units.items() if one.before_packages},
+        modules={}, sysctls={}, parameters={},
+    )  # fmt: skip
+    return replace(plan, desired=kept, whole=False)
 
 
 def plan_machine(project: Path, image: str, name: str, ssh: Ssh) -> Plan:

@@ -11,8 +11,9 @@ import click
 if TYPE_CHECKING:
     from goldsmith.image.artifact import Artifact
 
-# What a build takes below the state directory: base system, tree and packed tree of an image with PyTorch.
-BUILD_GIB = 4.0
+# What a build takes below the state directory: base system, layer of packages, tree and packed tree of an image with
+# PyTorch.
+BUILD_GIB = 7.0
 # What the packed tree takes where it goes.
 OUTPUT_GIB = 1.0
 # What --sign takes for the lab's own key.
@@ -32,7 +33,13 @@ LAB = "lab"
     show_envvar=True,
     help="Sign it with this ssh key; `lab`: with one of this machine's own, made when it is first needed.",
 )
-def build(image: Path, output: Path | None, format_: str, sign: str | None) -> None:
+@click.option(
+    "--check-reproducible",
+    "again",
+    is_flag=True,
+    help="Build it twice, the second time from nothing kept, and compare. Exit 2, with the files, if they differ.",
+)
+def build(image: Path, output: Path | None, format_: str, sign: str | None, again: bool) -> None:
     """Build IMAGE (images/NAME) from its lock and the local pool, with the roles that deploy uses.
 
     Writes the formats asked for, manifest.json, read back from the finished tree and compared with the lock, an SBOM,
@@ -56,7 +63,8 @@ def build(image: Path, output: Path | None, format_: str, sign: str | None) -> N
     host.require_tools({**host.IMAGE_TOOLS, **formats.tools(names)})
     host.require_namespaces()
     more = sum(formats.FORMATS[name].gib for name in names)
-    host.require_disk(state_dir(project), BUILD_GIB + more, "building an image")
+    twice = 2 if again else 1
+    host.require_disk(state_dir(project), (BUILD_GIB + more) * twice, "building an image")
     if output:
         host.require_disk(output, OUTPUT_GIB + more, "the built image")
     if sign == LAB:
@@ -64,6 +72,27 @@ def build(image: Path, output: Path | None, format_: str, sign: str | None) -> N
     artifact = _build(project, image.resolve().name, output, names, key, keep_signature=False)
     for line in papers_of(artifact):
         click.echo(line)
+    if again:
+        _compare(project, artifact)
+
+
+# How many differences are shown; the first few tell what they have in common.
+SHOWN = 40
+
+
+def _compare(project: Path, artifact: Artifact) -> None:
+    from goldsmith.errors import Refused
+    from goldsmith.image.reproducible import build_again
+
+    if found := build_again(project, artifact):
+        more = f"\n  … and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        shown = "\n  ".join(found[:SHOWN])
+        raise Refused(
+            f"two builds of one lock differ:\n  {shown}{more}",
+            where=f"images/{artifact.image}",
+            hint="a role or a package writes something of the day, the place or the machine",
+        )
+    click.echo(f"built twice, the same: {', '.join(artifact.formats)}")
 
 
 def build_image(project: Path, image: str) -> Artifact:

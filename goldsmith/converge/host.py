@@ -20,7 +20,7 @@ from goldsmith.errors import GoldsmithError
 from goldsmith.inventory.site import load_site
 from goldsmith.model.finding import Severity
 from goldsmith.model.probe import Probe, parse_probe
-from goldsmith.plan import Plan, plan_image, plan_node
+from goldsmith.plan import Plan, packages_alone, plan_image, plan_node
 
 _PROBE = "goldsmith_probe"
 # A person may think at pyinfra's prompt; what was seen before that is looked at again.
@@ -35,15 +35,16 @@ def _node_plan(site: str, name: str) -> Plan:
 
 
 @cache
-def _image_plan(project: str, image: str) -> Plan:
-    return plan_image(Path(project), image)
+def _image_plan(project: str, image: str, whole: bool) -> Plan:
+    plan = plan_image(Path(project), image)
+    return plan if whole else packages_alone(plan)
 
 
 def this_plan() -> Plan:
     """The plan of the host in pyinfra's context."""
     try:
         if image := host.data.get("goldsmith_image"):
-            return _image_plan(host.data.goldsmith_project, image)
+            return _image_plan(host.data.goldsmith_project, image, host.data.goldsmith_whole)
         return _node_plan(host.data.goldsmith_site, host.name)
     except GoldsmithError as error:
         raise PyinfraError(str(error)) from None

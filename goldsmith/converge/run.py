@@ -15,7 +15,7 @@ from typing import Any
 
 from goldsmith.converge import inventories
 from goldsmith.errors import GoldsmithError
-from goldsmith.inventory.site import Site, fold
+from goldsmith.inventory.site import Site, fold, lock_of
 from goldsmith.plan import plan_node
 from goldsmith.process import Done, run
 
@@ -73,11 +73,17 @@ def deploy(site: Site, limit: str | None = None, *, check: bool = False, on_line
     return read_result(data, names, check=check)
 
 
-def converge_tree(tree: Path, image: str, project: Path, pool: Path, on_line: OnLine | None = None) -> Result:
-    """Bring a root file system to what its image's roles promise, from the pool alone, without booting it."""
+def converge_tree(
+    tree: Path, image: str, project: Path, pool: Path, on_line: OnLine | None = None, *, whole: bool = True
+) -> Result:
+    """Bring a root file system to what its image's roles promise, from the pool alone, without booting it.
+
+    whole: otherwise to `packages_alone` of that.
+    """
     environment = {
         "GOLDSMITH_TREE": str(tree), "GOLDSMITH_IMAGE": image, "GOLDSMITH_PROJECT": str(project),
-        "GOLDSMITH_POOL": str(pool),
+        "GOLDSMITH_POOL": str(pool), "GOLDSMITH_LAYER": "" if whole else "packages",
+        "GOLDSMITH_EPOCH": str(lock_of(project, image).epoch),
     }  # fmt: skip
     data = _pyinfra(Path(inventories.__path__[0]) / "tree.py", ["-y"], project, environment, on_line)
     result = read_result(data, [f"@rootfs/{tree}"], check=False)

@@ -58,7 +58,8 @@ def role(plan: Plan, one: Role) -> None:
         systemd.units(plan, one.name, False, name=f"{one.name}: units")
     if _owns(plan, "modules", one) or _owns(plan, "sysctls", one):
         kernel.live(plan, one.name, name=f"{one.name}: running kernel")
-    one.deploy(plan.node, plan.lock)
+    if plan.whole:
+        one.deploy(plan.node, plan.lock)
 
 
 def read_back(plan: Plan) -> None:

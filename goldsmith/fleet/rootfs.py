@@ -26,11 +26,18 @@ _PLAIN = ("dev", "etc", "proc", "run", "sys", "tmp", "usr", "var", "etc/machine-
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
 
-def nspawn_argv(tree: Path, command: Sequence[str], binds: Mapping[Path, str], *, read_only: bool = False) -> list[str]:
+def nspawn_argv(
+    tree: Path,
+    command: Sequence[str],
+    binds: Mapping[Path, str],
+    *,
+    read_only: bool = False,
+    env: Mapping[str, str] | None = None,
+) -> list[str]:
     """The command line that runs `command` in the tree. binds: host path → path inside, read-only. read_only: the
-    tree can't be changed; /run and /tmp are the command's own, in memory, as always."""
+    tree can't be changed; /run and /tmp are the command's own, in memory, as always. env: added to ENVIRONMENT."""
     argv = [*_NSPAWN, *(["--read-only"] if read_only else []), f"--directory={tree}"]
-    argv += [f"--setenv={name}={value}" for name, value in ENVIRONMENT.items()]
+    argv += [f"--setenv={name}={value}" for name, value in {**ENVIRONMENT, **(env or {})}.items()]
     argv += [f"--bind-ro={source}:{target}" for source, target in binds.items()]
     return [*argv, "--", *command]
 
@@ -56,11 +63,12 @@ def run_in_tree(
     stdin: str | None = None,
     check: bool = True,
     read_only: bool = False,
+    env: Mapping[str, str] | None = None,
 ) -> Done:
-    """Run one command in the tree, as its root, with no network. read_only: see nspawn_argv. Raises GoldsmithError for
-    a tree that nothing can be run in safely, and if the command fails, unless `check` is False."""
+    """Run one command in the tree, as its root, with no network. read_only, env: see nspawn_argv. Raises GoldsmithError
+    for a tree that nothing can be run in safely, and if the command fails, unless `check` is False."""
     require_plain(tree)
-    argv = nspawn_argv(tree, command, binds or {}, read_only=read_only)
+    argv = nspawn_argv(tree, command, binds or {}, read_only=read_only, env=env)
     hint = "install systemd-container" if check else ""
     with cgroups.in_ours():
         return run(argv, timeout=timeout, what=what, stdin=stdin, check=check, hint=hint)

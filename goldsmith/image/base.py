@@ -16,7 +16,6 @@ from urllib.parse import quote
 from goldsmith import process
 from goldsmith.errors import GoldsmithError
 from goldsmith.image import identity
-from goldsmith.image.pack import epoch
 from goldsmith.image.tree import Tree
 from goldsmith.model.image import Image
 from goldsmith.model.lock import Lock
@@ -42,13 +41,15 @@ def base_path(image: Image, lock: Lock, state: Path) -> Path:
     return state / "build" / image.name / f"base-{base_key(image, lock)[:16]}"
 
 
-def make_base(image: Image, lock: Lock, state: Path) -> Path:
+def make_base(image: Image, lock: Lock, state: Path, folder: Path | None = None) -> Path:
     """The base system of the image, as a folder that nobody writes into; made unless it is there.
 
-    state: the project's state directory, whose pool has the lock's debs. Raises GoldsmithError; then nothing
-    half made is left.
+    state: the project's state directory, whose pool has the lock's debs. folder: where to look for it and make it,
+    below `state`; otherwise where builds share it. Raises GoldsmithError; then nothing half made is left.
     """
     path = base_path(image, lock, state)
+    if folder:
+        path = folder / path.name
     if path.is_dir():
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,7 +64,7 @@ def make_base(image: Image, lock: Lock, state: Path) -> Path:
                     command(image, lock, state / "pool", Path(key.name), tree),
                     timeout=1800,
                     what=f"build the base system of images/{image.name}",
-                    env={"SOURCE_DATE_EPOCH": str(epoch(lock)), "TMPDIR": str(making)},
+                    env={"SOURCE_DATE_EPOCH": str(lock.epoch), "TMPDIR": str(making)},
                     hint="is the pool whole? `goldsmith pool verify` says which package isn't",
                     on_line=now.say,
                 )

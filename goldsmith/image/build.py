@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from goldsmith import process, processes
+from goldsmith import process
 from goldsmith.converge.run import converge_tree
 from goldsmith.errors import GoldsmithError
 from goldsmith.holding import holding
@@ -18,14 +18,16 @@ from goldsmith.image import hygiene, identity, seen
 from goldsmith.image.artifact import Artifact, read_artifact
 from goldsmith.image.base import base_path, make_base
 from goldsmith.image.formats import FORMATS, packages
+from goldsmith.image.layer import copy, packages_layer, running_in
 from goldsmith.image.manifest import manifest, read_back
-from goldsmith.image.pack import Packed, epoch, pack
+from goldsmith.image.pack import Packed, pack
 from goldsmith.image.papers import versions, write_formats, write_papers
 from goldsmith.image.publish import publish, staging
 from goldsmith.image.signature import signed_by
 from goldsmith.image.tools import Tools, tools_tree
 from goldsmith.image.tree import Tree
 from goldsmith.lock.locking import verify
+from goldsmith.lock.patches import locked_patches
 from goldsmith.model.image import Image, read_image
 from goldsmith.model.lock import Lock, read_lock
 from goldsmith.model.probe import Probe
@@ -40,10 +42,11 @@ RULES = 3
 PACKED = ".tree.tar.zst"
 ENGINE = Path(__file__).parent.parent
 # The parts of the engine that an image is made by.
-ENGINE_PARTS = (
-    "converge", "image", "model", "probe", "fleet/rootfs.py", "lock/sources.py", "template.py", "plan.py",
-    "compare.py", "compare_families.py", "compare_python.py", "difference.py",
+CONVERGE_PARTS = (
+    "converge", "model", "probe", "fleet/rootfs.py", "lock/sources.py", "template.py", "plan.py",
+    "compare.py", "compare_families.py", "compare_python.py", "difference.py", "image/dkms.py", "lock/patches.py",
 )  # fmt: skip
+ENGINE_PARTS = ("image", *CONVERGE_PARTS)
 
 
 def default_output(project: Path, image: str) -> Path:
@@ -68,6 +71,7 @@ def build(
     """
     folder = project / "images" / image
     definition, lock = read_image(folder), read_lock(folder)
+    locked_patches(folder, lock)  # an edited one is refused, though the artifact of the unedited may be there
     output = output or default_output(project, image)
     state = state_dir(project)
     sources = build_key(project, definition, lock)
@@ -129,23 +133,42 @@ def _complete(
 def _anew(
     project: Path, image: Image, lock: Lock, output: Path, formats: Sequence[str], key: Path | None, sources: str
 ) -> Artifact:
-    """Build from the beginning."""
+    """Build from the beginning, or from the layers of earlier builds."""
+    folder = state_dir(project) / "build" / image.name
+    folder.mkdir(parents=True, exist_ok=True)
+    for left in folder.glob(".*"):  # of a run that was killed
+        remove_tree(left, state_dir(project))
+    return make(project, image, lock, folder, output, formats, key, sources)
+
+
+def make(
+    project: Path,
+    image: Image,
+    lock: Lock,
+    layers: Path,
+    output: Path,
+    formats: Sequence[str],
+    key: Path | None,
+    sources: str,
+) -> Artifact:
+    """Build into `output`. layers: the folder, below the state directory, of base systems and layers of packages: those
+    that are there are taken, others are made."""
     state = state_dir(project)
     plan = plan_image(project, image.name)  # first: a misspelt role fails before anything is made
     tools = _tools(project, formats)
     verify(project, lock)  # a file that was damaged or swapped in the pool is named here, not found in an image
-    for left in (state / "build" / image.name).glob(".*"):  # of a run that was killed
-        remove_tree(left, state)
-    base = make_base(image, lock, state)
-    making = Path(tempfile.mkdtemp(prefix=".tree-", dir=base.parent))
+    base = make_base(image, lock, state, layers)
+    packages = packages_layer(plan, base, engine_digest(project, CONVERGE_PARTS), project, state)
+    making = Path(tempfile.mkdtemp(prefix=".tree-", dir=layers))
     try:
-        probe = _converged(project, plan, base, making / "tree")
-        with step("check hygiene") as now:
-            hygiene.check(plan, image, making / "tree", project, state)
-            now.result = f"{len(hygiene.CHECKS)} rules"
+        with running_in(making / "tree"):
+            probe = _converged(project, plan, packages, making / "tree")
+            with step("check hygiene") as now:
+                hygiene.check(plan, image, making / "tree", project, state)
+                now.result = f"{len(hygiene.CHECKS)} rules"
         with staging(output) as folder:
             with step("pack the tree") as now:
-                layer = pack(making / "tree", folder / PACKED, epoch(lock), now.say)
+                layer = pack(making / "tree", folder / PACKED, lock.epoch, now.say)
                 (folder / PACKED).chmod(0o644)
                 now.result = f"{layer.tree_size / 1e6:.0f} MB in {layer.size / 1e6:.0f} MB"
             read = manifest(plan, probe, layer, sources)
@@ -156,8 +179,6 @@ def _anew(
             write_papers(folder, read, made, versions(formats, tools), key)
             publish(folder, output)
     finally:
-        # an interrupted converge may leave a command running in the tree; systemd-nspawn ends it on SIGTERM
-        processes.stop(processes.find(f"--directory={making / 'tree'}"), patience=10)
         remove_tree(making, state)
     return read_artifact(output, verify=False)
 
@@ -167,15 +188,10 @@ def _tools(project: Path, formats: Iterable[str]) -> Tools:
     return tools_tree(project, state_dir(project)) if packages(formats) else Tools(None)
 
 
-def _converged(project: Path, plan: Plan, base: Path, tree: Path) -> Probe:
-    """Make the tree: base system, roles, identity removed; what it says of itself."""
+def _converged(project: Path, plan: Plan, packages: Path, tree: Path) -> Probe:
+    """Make the tree: layer of packages, roles, identity removed; what it says of itself."""
     image = plan.node.name
-    with step("copy the base system"):
-        process.run(
-            ["cp", "--archive", "--reflink=auto", "--one-file-system", "--", base, tree],
-            timeout=600,
-            what="copy the base system",
-        )
+    copy(packages, tree, "the layer of packages")
     with step(f"converge {image}: {', '.join(role.name for role in plan.roles)}") as now:
         converge_tree(tree, image, project, state_dir(project) / "pool", now.say)
     with step("remove machine identity"), Tree(tree) as opened:
@@ -210,10 +226,15 @@ def build_key(project: Path, image: Image, lock: Lock) -> str:
         lock.digest,
         image.model_dump_json(),
         *(sources_digest(project / "roles" / role) for role in image.roles),
-        sources_digest(project / "deploy.py"),
-        *(sources_digest(ENGINE / part) for part in ENGINE_PARTS),
+        engine_digest(project, ENGINE_PARTS),
     ]
     return sha256("\n".join(parts).encode()).hexdigest()
+
+
+def engine_digest(project: Path, parts: Iterable[str]) -> str:
+    """Of the sources that every image is made by, whatever its roles: deploy.py and these parts of the engine."""
+    digests = [sources_digest(project / "deploy.py"), *(sources_digest(ENGINE / part) for part in parts)]
+    return sha256("\n".join(digests).encode()).hexdigest()
 
 
 def sources_digest(path: Path) -> str:

@@ -19,7 +19,7 @@ from uuid import UUID, uuid5
 
 from goldsmith import process
 from goldsmith.errors import GoldsmithError, NotBuiltYet
-from goldsmith.image.pack import Packed, epoch
+from goldsmith.image.pack import Packed
 from goldsmith.image.pipe import pipe
 from goldsmith.image.tools import Tools
 from goldsmith.model.lock import Lock
@@ -89,7 +89,7 @@ def write(packed: Path, layer: Packed, lock: Lock, parameters: Sequence[str], ta
     work = target.parent / _WORK
     work.mkdir(mode=0o700)
     try:
-        making = _Making(work, epoch(lock), tools)
+        making = _Making(work, lock.epoch, tools)
         slot = slot_mib(layer.tree_size)
         making.root(packed, lock, slot)
         making.boot(lock, release, command_line(lock, parameters))

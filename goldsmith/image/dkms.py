@@ -157,8 +157,10 @@ def build_modules(works: Works, patches: Sequence[PatchText]) -> int:
 
 def _has_sources(tree: Path) -> bool:
     with Tree(tree) as opened:
-        folders = opened.names("/usr/src")
-        return any(opened.stat(f"/usr/src/{name}/dkms.conf") for name in folders)
+        folders = [f"/usr/src/{name}" for name in opened.names("/usr/src")]
+        # Debian has a link there, to the kernel's own programs; dkms takes none for a source either
+        plain = [path for path in folders if (status := opened.stat(path)) and stat.S_ISDIR(status.st_mode)]
+        return any(opened.stat(f"{path}/dkms.conf") for path in plain)
 
 
 def listed(works: Works, kernel: str) -> tuple[str, list[Source]]:

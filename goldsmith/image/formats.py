@@ -10,7 +10,7 @@ from pathlib import Path
 
 from goldsmith.errors import GoldsmithError
 from goldsmith.image import disk, oci, squashfs
-from goldsmith.image.pack import Packed, epoch, file_digest
+from goldsmith.image.pack import Packed, file_digest
 from goldsmith.image.tools import BWRAP, Tools
 from goldsmith.model.lock import Lock
 
@@ -85,7 +85,7 @@ def make(
     packed: a tar.zst. layer: its digests. parameters: of the kernel's command line. Raises GoldsmithError.
     """
     target = folder / FORMATS[name].file
-    newest = epoch(lock)
+    newest = lock.epoch
     match name:
         case "rootfs":
             os.link(packed, target)

@@ -9,14 +9,12 @@ import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, cast
 
 from goldsmith import process
 from goldsmith.errors import GoldsmithError
-from goldsmith.model.lock import Lock
 
 _CHUNK = 1 << 20
 
@@ -31,11 +29,6 @@ class Packed:
     sha256: str
     tree_size: int
     tree_sha256: str
-
-
-def epoch(lock: Lock) -> int:
-    """The lock's date in seconds since 1970: the newest that any file of an image may be."""
-    return int(datetime.fromisoformat(lock.created).astimezone(UTC).timestamp())
 
 
 def tar_command(tree: Path, newest: int) -> list[str]:

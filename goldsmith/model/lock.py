@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from goldsmith.errors import GoldsmithError
 from goldsmith.model.resource import Package, PackageFile, PythonEnvironment, PythonWheel
@@ -154,6 +155,18 @@ class Lock(BaseModel):
     packages: dict[PackageName, LockedPackage]
     environments: dict[Name, LockedEnvironment] = {}
     patches: list[LockedPatch] = []
+
+    @field_validator("created")
+    @classmethod
+    def _a_time(cls, value: str) -> str:
+        datetime.fromisoformat(value)  # 2026-02-30 has the pattern as well
+        return value
+
+    @property
+    def epoch(self) -> int:
+        """`created` in seconds since 1970: SOURCE_DATE_EPOCH of all that is made of it, the newest that any file of an
+        image may be."""
+        return int(datetime.fromisoformat(self.created).timestamp())
 
     @property
     def digest(self) -> str:

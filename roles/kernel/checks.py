@@ -19,7 +19,11 @@ def check(node: Node, lock: Lock, facts: Mapping[str, Any]) -> Iterator[Finding]
             evidence=(f"/proc/sys/kernel/osrelease; installed: {', '.join(installed) or 'none of the lock'}",),
             remedy="reboot {nodes}" if installed else "goldsmith deploy {site} --limit {nodes}, then reboot",
         )  # fmt: skip
-    for kernel in facts["kernels"]:
+    kernels = list(facts["kernels"])
+    if node.target == "image" and lock.kernel and lock.kernel not in [one["release"] for one in kernels]:
+        # no file of it in /boot, and modules are wanted for it all the same
+        kernels.append({"release": lock.kernel, "headers": True})
+    for kernel in kernels:
         release = kernel["release"]
         if facts["dkms_present"] and not kernel["headers"]:
             # an updated kernel without its headers boots into a node without a driver
@@ -31,17 +35,34 @@ def check(node: Node, lock: Lock, facts: Mapping[str, Any]) -> Iterator[Finding]
                 remedy=f"add linux-headers-{release} to the kernel family of images/{lock.image}/image.yml",
             )  # fmt: skip
         for module in facts["dkms"]:
-            if release not in module["installed"]:
-                yield _not_built(node, release, module)
+            if actual := fault(module, release, image=node.target == "image"):
+                yield _not_built(node, release, module, actual)
 
 
-def _not_built(node: Node, release: str, module: Mapping[str, Any]) -> Finding:
+def fault(module: Mapping[str, Any], release: str, *, image: bool) -> str:
+    """What is wrong with a module for a kernel; empty if nothing. Fields that older probes lack are as if right."""
+    if not module.get("registered", True):
+        # a source that dkms doesn't know. On a node somebody may have taken it out; in an image nobody has put it in
+        return "not built" if image and module["wanted"] else ""
+    if release not in module["installed"]:
+        return "not built"
+    if lost := module.get("missing", {}).get(release):
+        return f"installed, and modprobe doesn't find {', '.join(lost)}"
+    prefix = f"/lib/modules/{release}/"
+    for one in module.get("built", ()):
+        if one["path"].startswith(prefix) and one["kernel"] != release:
+            return f"{one['name']} is for {one['kernel'] or 'no kernel that modinfo can name'}"
+    return ""
+
+
+def _not_built(node: Node, release: str, module: Mapping[str, Any], actual: str) -> Finding:
     name = f"{module['module']}/{module['version']}"
     log = f"/var/lib/dkms/{name}/build/make.log"
     return Finding(
         node=node.name, check="kernel.dkms-built", severity=Severity.FAIL, fact=f"{name} for {release}",
-        expected="built and installed", actual="not built",
-        evidence=(f"{log}: {module['error']}",) if module["error"] else ("/var/lib/dkms has no build of it",),
+        expected="built and installed", actual=actual,
+        evidence=(f"{log}: {module['error']}",) if module["error"] else ("/var/lib/dkms has no build of it",)
+        if actual == "not built" else (f"/lib/modules/{release}/modules.dep",),
         remedy=f"on {{nodes}}: dkms install {name} -k {release}; if it can't be built, lock another pair",
     )  # fmt: skip
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -23,24 +25,75 @@ def probe(run: Any) -> dict[str, Any]:
 
 
 def modules(run: Any) -> list[dict[str, Any]]:
-    """[{module, version, installed: releases, error: the compiler's line of a build that failed}]."""
+    """[{module, version, registered, wanted, installed: releases, missing, built, error}], by name.
+
+    registered: dkms knows it; wanted: packages' scripts would build it. missing: release → modules that dkms says it
+    installed, and that modprobe wouldn't find. built, in an image: what modinfo says of each, {name, path, version,
+    kernel}. error: the compiler's line of a build that failed.
+    """
+    known = [tuple(source.split("/")[4:6]) for source in run.glob("/var/lib/dkms/*/*/source")]
+    wanted = dict(sources(run))
     found = []
-    for source in run.glob("/var/lib/dkms/*/*/source"):
-        module, version = source.split("/")[4:6]
-        installed = []
+    for module, version in sorted({*known, *wanted}):
+        folder = f"/var/lib/dkms/{module}/{version}"
+        installed, missing, built = [], {}, []
         # kernel-RELEASE-ARCH → VERSION/RELEASE/ARCH, made when the module was installed
         for link in run.glob(f"/var/lib/dkms/{module}/kernel-*"):
             parts = os.readlink(run.path(link)).split("/") if os.path.islink(run.path(link)) else []
             if len(parts) == 3 and parts[0] == version:
-                installed.append(parts[1])
-        folder = f"/var/lib/dkms/{module}/{version}"
+                release = parts[1]
+                installed.append(release)
+                names = [stem(path) for path in run.glob(f"{folder}/{release}/{parts[2]}/module/*.ko*")]
+                paths = loadable(run, release, names)
+                lost = [name for name in names if name not in paths] if names else ["all of it"]
+                if lost:
+                    missing[release] = lost
+                if run.target == "image":
+                    built += [modinfo(run, name, paths[name]) for name in names if name in paths]
         found.append({
             "module": module,
             "version": version,
+            "registered": (module, version) in known,
+            "wanted": wanted.get((module, version), True),
             "installed": sorted(installed),
+            "missing": missing,
+            "built": built,
             "error": first_error(run, folder + "/build/make.log"),
         })  # fmt: skip
     return found
+
+
+def sources(run: Any) -> Iterator[tuple[tuple[str, str], bool]]:
+    """(module, version), whether it is to be built by itself: of each source that a package brought."""
+    for conf in run.glob("/usr/src/*/dkms.conf"):
+        text = run.read(conf) or ""
+        fields = dict(re.findall(r"^\s*(PACKAGE_NAME|PACKAGE_VERSION|AUTOINSTALL)=[\"']?([^\"'\s#]*)", text, re.M))
+        name, version = fields.get("PACKAGE_NAME", ""), fields.get("PACKAGE_VERSION", "")
+        if re.fullmatch(r"[A-Za-z0-9][\w.+~-]*", name) and re.fullmatch(r"[A-Za-z0-9][\w.+~-]*", version):
+            yield (name, version), bool(fields.get("AUTOINSTALL"))
+
+
+def loadable(run: Any, release: str, names: list[str]) -> dict[str, str]:
+    """Of these modules → the file that modprobe would load: one that depmod doesn't know isn't loaded."""
+    found = {}
+    for line in (run.read(f"/lib/modules/{release}/modules.dep") or "").splitlines():
+        path = line.split(":", 1)[0]
+        path = path if path.startswith("/") else f"/lib/modules/{release}/{path}"
+        if stem(path) in names and run.exists(path):
+            found[stem(path)] = path
+    return found
+
+
+def stem(path: str) -> str:
+    """/a/nvidia-uvm.ko.xz → nvidia-uvm"""
+    return path.rsplit("/", 1)[-1].split(".ko", 1)[0]
+
+
+def modinfo(run: Any, name: str, path: str) -> dict[str, Any]:
+    """version: the module's own, None if it has none. kernel: the release that it was built for."""
+    done = run(["modinfo", run.path(path)], timeout=10)
+    fields = dict(re.findall(r"^(version|vermagic):\s+(\S+)", done.out, re.M)) if done.code == 0 else {}
+    return {"name": name, "path": path, "version": fields.get("version"), "kernel": fields.get("vermagic")}
 
 
 def first_error(run: Any, path: str) -> str | None:

@@ -147,8 +147,12 @@ def _module_on_disk(node: Node, lock: Lock, versions: list[str], facts: Mapping[
     packaged = any(MODULE_PACKAGE.match(package.name) for package in lock.family("driver"))
     if not (facts["gpus"] or facts["loaded"] or packaged):
         return
-    for module in facts["on_disk"]:
-        if not module["next"]:
+    found = list(facts["on_disk"])
+    target = lock.kernel if node.target == "image" and packaged else None
+    if target and target not in [one["kernel"] for one in found]:
+        found.append({"kernel": target, "next": False, "path": None, "version": None, "error": None})
+    for module in found:
+        if not module["next"] and module["kernel"] != target:
             continue
         if module["error"]:
             severity, actual = Severity.UNKNOWN, f"{module['path']}: {module['error']}"
@@ -160,7 +164,7 @@ def _module_on_disk(node: Node, lock: Lock, versions: list[str], facts: Mapping[
             continue
         yield Finding(
             node=node.name, check="nvidia_driver.module-on-disk", severity=severity,
-            fact=f"module for {module['kernel']}, which boots next",
+            fact=f"module for {module['kernel']}, which {'boots next' if module['next'] else 'the image is for'}",
             expected=f"module {' and '.join(versions)}".strip(), actual=actual,
             evidence=(f"/lib/modules/{module['kernel']}/modules.dep",),
             remedy="on {nodes}: dkms autoinstall -k " + module["kernel"] + "; its make.log says why it can't be built",

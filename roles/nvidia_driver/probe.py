@@ -63,14 +63,15 @@ def loaded(run: Any) -> dict[str, Any] | None:
 def on_disk(run: Any, own: bool) -> list[dict[str, Any]]:
     """The module that each kernel would load: [{kernel, running, next, path, version, open, error}].
 
-    Kernels: the running one and the newest installed, which boots next. path is None where there is no module.
-    By modules.dep: a file that depmod doesn't know isn't loaded either.
+    Kernels: the running one and the newest installed, which boots next; all of an image. path is None where there is no
+    module. By modules.dep: a file that depmod doesn't know isn't loaded either.
     """
     running = (run.read("/proc/sys/kernel/osrelease") or os.uname().release).strip() if own else ""
     images = [path[len("/boot/vmlinuz-") :] for path in run.glob("/boot/vmlinuz-*")]
     following = max(images, key=order) if images else running
     found = []
-    for kernel in sorted({one for one in (running, following) if one}, key=order):
+    kernels = images if run.target == "image" else [running, following]
+    for kernel in sorted({one for one in kernels if one}, key=order):
         facts = {"kernel": kernel, "running": kernel == running, "next": kernel == following, "path": None,
                  "version": None, "open": None, "error": None}  # fmt: skip
         for line in (run.read(f"/lib/modules/{kernel}/modules.dep") or "").splitlines():

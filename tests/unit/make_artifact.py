@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from goldsmith.image.artifact import SCHEMA
-from goldsmith.image.pack import epoch, pack
+from goldsmith.image.pack import pack
 from goldsmith.image.papers import versions, write_formats, write_papers
 from goldsmith.image.publish import publish, staging
 from goldsmith.image.tools import Tools
@@ -60,7 +60,7 @@ def stage(source: Path, folder: Path, formats: Sequence[str] = FORMATS, key: Pat
     """Make an artifact of the tree `source` in the staging folder `folder`."""
     lock = make.lock()
     packed = folder / ".tree"
-    layer = pack(source, packed, epoch(lock), lambda _: None)
+    layer = pack(source, packed, lock.epoch, lambda _: None)
     packed.chmod(0o644)
     made = write_formats(formats, packed, layer, lock, folder, tools=HOST)
     packed.unlink()

@@ -32,6 +32,6 @@ def test_the_lab_is_what_the_design_measured() -> None:
     image = read_image(ROOT / "images/lab")
     assert (image.base.distribution, image.base.release) == ("debian", "trixie")
     assert {path[-1]: family.version for path, family in image.sets.items()} == {
-        "driver": "550.163.01", "cuda": "12.4.127", "nccl": "2.22.3", "pytorch": "2.6.0",
+        "kernel": "6.12.117", "driver": "550.163.01", "cuda": "12.4.127", "nccl": "2.22.3", "pytorch": "2.6.0",
     }  # fmt: skip
     assert image.roles == ["base", "kernel", "nvidia_driver", "cuda", "nccl", "pytorch"]

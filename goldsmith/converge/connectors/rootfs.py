@@ -23,7 +23,9 @@ POOL_INSIDE = "/run/goldsmith-pool"
 
 
 class RootfsConnector(BaseConnector):
-    """Host data: goldsmith_pool, the pool's folder, is seen inside the tree at POOL_INSIDE, read-only."""
+    """Host data: goldsmith_pool, the pool's folder, is seen inside the tree at POOL_INSIDE, read-only. goldsmith_epoch,
+    seconds since 1970: programs that heed SOURCE_DATE_EPOCH write it in place of the time; an initrd has it inside.
+    """
 
     handles_execution = True
 
@@ -95,5 +97,9 @@ class RootfsConnector(BaseConnector):
     def _in_tree(self, command: list[str], *, timeout: float, stdin: str | None) -> Done:
         pool = self.host.data.get("goldsmith_pool")
         binds = {Path(pool): POOL_INSIDE} if pool else {}
+        epoch = self.host.data.get("goldsmith_epoch")
+        env = {"SOURCE_DATE_EPOCH": str(epoch)} if epoch else {}
         what = f"in {self.tree}"
-        return run_in_tree(self.tree, command, timeout=timeout, what=what, binds=binds, stdin=stdin, check=False)
+        return run_in_tree(
+            self.tree, command, timeout=timeout, what=what, binds=binds, stdin=stdin, check=False, env=env
+        )

@@ -9,6 +9,8 @@ all = [  # pyinfra finds its groups by name
             "goldsmith_image": os.environ["GOLDSMITH_IMAGE"],
             "goldsmith_project": os.environ["GOLDSMITH_PROJECT"],
             "goldsmith_pool": os.environ["GOLDSMITH_POOL"],
+            "goldsmith_epoch": os.environ["GOLDSMITH_EPOCH"],
+            "goldsmith_whole": os.environ["GOLDSMITH_LAYER"] != "packages",
         },
     )
 ]
