@@ -98,12 +98,12 @@ def lock_image(
     allow_known_bad: lock also a driver whose module is known not to build for the kernel. Returns the lock and the one
     that was there before, if any. Raises GoldsmithError; then the lock and the published pool are as they were.
     """
-    require_tools()
     image, places = read_placed(directory)
     roles = roles_of(image.roles, project, lambda number: places.of("roles", number))
     patches = [one.locked for one in read_patches(image, places)]
     if not allow_known_bad:
         require_buildable(image, None, places, directory)  # before anything is fetched, where image.yml says it
+    require_tools()
     pool = Pool(state_dir(project))
     with held(pool):
         previous = _previous(directory, anew=refresh)
