@@ -38,9 +38,12 @@ SETTINGS = "/etc/dkms"
 # Ours while modules are built, and gone afterwards.
 FRAMEWORK = f"{SETTINGS}/framework.conf.d/zz-image-build.conf"
 # No signing: DKMS would make a key for it in the tree, another one in each build, and the private half would be in the
-# image. One thread for xz: with more it cuts its blocks otherwise.
+# image. One thread for xz: with more it cuts its blocks otherwise. Files and no links; and nothing is loaded, where the
+# builder itself runs a kernel of this release.
 FRAMEWORK_TEXT = """sign_file=/nonexistent
 compress_xz_opts="--check=crc32 --lzma2=dict=1MiB -T1"
+symlink_modules=""
+modprobe_on_install=""
 """
 # What modules are told of time and place, whoever builds them and when.
 ENVIRONMENT = {
@@ -53,17 +56,25 @@ _TOOLCHAIN = re.compile(
     r"gawk|mawk|grep|findutils|elfutils|dwarves.*|llvm-.*|clang-.*|rustc.*"
 )
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]*")
-# dkms.conf is a shell script, and only bash can read it. tar: names, modes, links and content in one digest.
+# dkms.conf is a shell script, and only bash can read it; like dkms we read it with what /etc/dkms lays over it.
+# `source` is said outside: a script that exits ends its subshell, and must not be taken for one that isn't there.
+# tar: names, modes, links and content in one digest.
 _LIST = r"""
 digest() { tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$1" -cf - . | sha256sum | cut -d' ' -f1; }
 echo "settings|$(digest /etc/dkms)"
 for conf in /usr/src/*/dkms.conf; do
-    [ -f "$conf" ] || continue
-    folder=${conf%/dkms.conf}
+    [ -f "$conf" ] && ! [ -L "${conf%/dkms.conf}" ] || continue
+    set -- "$1" "${conf%/dkms.conf}" "$(digest "${conf%/dkms.conf}")"
+    echo "source|$2"
     (
         kernelver=$1 arch=$(uname -m) PACKAGE_NAME= PACKAGE_VERSION= AUTOINSTALL= BUILD_DEPENDS=()
-        . "$conf" > /dev/null 2>&1
-        echo "module|$folder|$PACKAGE_NAME|$PACKAGE_VERSION|$AUTOINSTALL|${BUILD_DEPENDS[*]}|$(digest "$folder")"
+        . "$2/dkms.conf" > /dev/null 2>&1
+        named=$PACKAGE_NAME; named_version=$named-$PACKAGE_VERSION
+        for more in "$named" "$named_version" "$named_version-$1" "$named_version-$1-$arch" "$named--$1" \
+            "$named--$1-$arch"; do
+            [ -e "/etc/dkms/$more.conf" ] && . "/etc/dkms/$more.conf" > /dev/null 2>&1
+        done
+        echo "module|$2|$PACKAGE_NAME|$PACKAGE_VERSION|$AUTOINSTALL|${BUILD_DEPENDS[*]}|$3"
     )
 done
 """
@@ -72,9 +83,19 @@ _ADD = r"""[ -L "/var/lib/dkms/$1/$2/source" ] || dkms add -m "$1" -v "$2" """
 _BUILD = r"""dkms build -m "$1" -v "$2" -k "$3" """
 # What `dkms add` makes and `dkms build` takes away: gone, whichever was the last.
 _INSTALL = r"""dkms install -m "$1" -v "$2" -k "$3" && rm -rf "/var/lib/dkms/$1/$2/build" """
+# dkms skips a module that the kernel has in a newer version, warns and succeeds; and a Makefile may ask uname -r.
+_LOOK = r"""for built in /var/lib/dkms/"$1/$2/$3"/*/module/*.ko*; do
+    name=${built##*/}; name=${name%%.ko*}
+    loaded=$(modinfo -k "$3" -n "$name" 2> /dev/null)
+    cmp -s "$built" "$loaded" || echo "modprobe finds ${loaded:-no file} for $name, and not what was built"
+    magic=$(modinfo -F vermagic "$built")
+    [ "${magic%% *}" = "$3" ] || echo "$name is for ${magic:-no kernel that modinfo can name}"
+done"""
 _INITRD = r"""if [ -e "/boot/initrd.img-$1" ] && command -v update-initramfs > /dev/null; then
     update-initramfs -u -k "$1"
 fi"""
+# What is this machine's fault, and no module's.
+_MACHINE = re.compile(r"No space left on device|Killed signal|annot allocate memory|out of memory|Disk quota exceeded")
 # dkms's exit code for a module that says itself that it isn't for a kernel.
 _EXCLUDED = 77
 
@@ -145,7 +166,8 @@ def build_modules(works: Works, patches: Sequence[PatchText]) -> int:
         tree.write(FRAMEWORK, FRAMEWORK_TEXT)
     try:
         for one in wanted:
-            _provide(works, kernel, one, key(works.lock, kernel, one, sources, settings))
+            mine = [patch for patch in patches if patch.locked.module == one.module]
+            _provide(works, kernel, one, key(works.lock, kernel, one, sources, settings), mine)
     finally:
         with Tree(works.tree) as tree:
             tree.remove(FRAMEWORK)
@@ -170,20 +192,28 @@ def listed(works: Works, kernel: str) -> tuple[str, list[Source]]:
 
 def parse_list(text: str, where: str) -> tuple[str, list[Source]]:
     """What _LIST prints. Raises GoldsmithError for names that can't be a module's: they become paths."""
-    settings, found = "", []
+    settings, found, told = "", [], []
     for line in text.splitlines():
         kind, *fields = line.split("|")
         if kind == "settings" and len(fields) == 1:
             settings = fields[0]
+        elif kind == "source" and len(fields) == 1:
+            told.append(fields[0])
         elif kind == "module" and len(fields) == 6:
             folder, module, version, wanted, needs, digest = fields
             if not all(_NAME.fullmatch(word) for word in (module, version, *needs.split())):
                 raise GoldsmithError(
                     f"PACKAGE_NAME {module!r}, PACKAGE_VERSION {version!r}: not a module's", where=f"{where}, {folder}"
                 )
-            found.append(Source(module, version, folder, digest, bool(wanted), tuple(needs.split())))
+            asked = wanted.lower() not in ("", "no")
+            found.append(Source(module, version, folder, digest, asked, tuple(needs.split())))
         else:
             raise GoldsmithError(f"the sources of DKMS modules can't be read: {line[:200]!r}", where=where)
+    for folder in told:
+        if folder not in [one.folder for one in found]:
+            raise GoldsmithError(
+                "the shell ends in it, before it says what it builds", where=f"{where}, {folder}/dkms.conf"
+            )
     return settings, found
 
 
@@ -222,10 +252,16 @@ def put_patches(tree: Tree, sources: Sequence[Source], patches: Sequence[PatchTe
     for one in sources:
         mine = [patch for patch in patches if patch.locked.module == one.module]
         for patch in mine:
-            tree.write(f"{one.folder}/patches/{patch.name}", patch.text)
+            path = f"{one.folder}/patches/{patch.name}"
+            if tree.stat(path):
+                raise GoldsmithError(
+                    f"{one} comes with a patch named {patch.name} itself", where=patch.field, hint="rename yours"
+                )
+            tree.write(path, patch.text)
         if mine:
             path = f"{SETTINGS}/{one.module}-{one.version}.conf"
             had = (tree.read(path) or b"").decode(errors="replace")
+            had += "\n" if had and not had.endswith("\n") else ""
             lines = [f'PATCH+=("{patch.name}")\n' for patch in mine]
             tree.write(path, had + "# Patches that the image adds.\n" + "".join(lines))
 
@@ -238,8 +274,8 @@ def _no_such_module(patch: PatchText, sources: Sequence[Source]) -> Refused:
     )  # fmt: skip
 
 
-def _provide(works: Works, kernel: str, one: Source, name: str) -> None:
-    """Bring one module into the tree: from the cache, or built."""
+def _provide(works: Works, kernel: str, one: Source, name: str, patches: Sequence[PatchText]) -> None:
+    """Bring one module into the tree: from the cache by its key `name`, or built with these patches."""
     works.run(_ADD, one.module, one.version)
     kept = works.cache.load(name)
     if isinstance(kept, Damaged):
@@ -257,10 +293,14 @@ def _provide(works: Works, kernel: str, one: Source, name: str) -> None:
         done = works.run(_BUILD, one.module, one.version, kernel, check=False)
         if done.code != 0:
             raise _failed(works, kernel, one, done)
+        for patch in patches:
+            # dkms counts its list of patches by its length: with a gap in a packaged one it never comes to the last
+            if f"applying patch {patch.name.lower()}..." not in done.out.lower():
+                raise _not_built(works, kernel, one, f"dkms didn't apply {patch.locked.file} ({patch.field})", done.out)
         with Tree(works.tree) as tree:
             files = _collect(tree, base)
         if not any(".ko" in path for path in files):
-            raise _not_built(works, kernel, one, "dkms said that it built it, and there is no module", "")
+            raise _not_built(works, kernel, one, "dkms said that it built it, and there is no module", done.out)
         _install(works, kernel, one)
         works.cache.store(name, {"module": one.module, "version": one.version, "kernel": kernel}, files)
 
@@ -268,7 +308,16 @@ def _provide(works: Works, kernel: str, one: Source, name: str) -> None:
 def _install(works: Works, kernel: str, one: Source) -> None:
     done = works.run(_INSTALL, one.module, one.version, kernel, check=False)
     if done.code != 0:
-        raise _not_built(works, kernel, one, reason(done.out + done.err), "")
+        said = done.out + done.err
+        raise _not_built(works, kernel, one, reason(said), said, "was built, and can't be installed for")
+    if lost := works.run(_LOOK, one.module, one.version, kernel).out.strip():
+        why = lost.replace("\n", "\n  ")
+        raise _not_built(works, kernel, one, why, done.out + done.err, "was built, and isn't there for")
+    _log(works, one).unlink(missing_ok=True)  # of an earlier build, that failed
+
+
+def _log(works: Works, one: Source) -> Path:
+    return works.logs / f"{works.lock.image}.{one.module}-{one.version}.make.log"
 
 
 def _collect(tree: Tree, base: str) -> dict[str, BuiltFile]:
@@ -298,23 +347,27 @@ def _files(tree: Tree, folder: str) -> Iterator[str]:
             yield path
 
 
-def _failed(works: Works, kernel: str, one: Source, done: Done) -> Refused:
+def _failed(works: Works, kernel: str, one: Source, done: Done) -> GoldsmithError:
+    """Refused, if the module is to blame; this machine may be."""
     said = done.out + done.err
     if done.code == _EXCLUDED:
         why = "it says itself that it isn't for this kernel (BUILD_EXCLUSIVE in its dkms.conf)"
         return _not_built(works, kernel, one, why, "")
     with Tree(works.tree) as tree:
         log = (tree.read(f"{DKMS}/{one.module}/{one.version}/build/make.log") or b"").decode(errors="replace")
-    return _not_built(works, kernel, one, reason(log) or reason(said), log or said)
+    why = reason(log, said)
+    if _MACHINE.search(why) or not (log or "Error!" in said):
+        return GoldsmithError(
+            f"module {one} couldn't be built here:\n  {why or f'dkms ended with {done.code}'}", where=works.where,
+            hint="that says nothing about the module: make room, and build again",
+        )  # fmt: skip
+    return _not_built(works, kernel, one, why, log or said)
 
 
-def _not_built(works: Works, kernel: str, one: Source, why: str, log: str) -> Refused:
+def _not_built(works: Works, kernel: str, one: Source, why: str, log: str, verb: str = "doesn't build for") -> Refused:
     """The verdict. log: kept for people, since the tree is removed."""
     hints = good_pairs(packaged_facts(), kernel) or ["no driver is known to build for it (kernel_builds in facts.yaml)"]
     if log:
-        path = works.logs / f"{works.lock.image}.{one.module}-{one.version}.make.log"
-        atomic.write(path, log)
-        hints.append(f"all that the compiler said: {path}")
-    return Refused(
-        f"module {one} doesn't build for kernel {kernel}:\n  {why}", where=works.where, hint="\n  ".join(hints)
-    )
+        atomic.write(_log(works, one), log)
+        hints.append(f"all that was said: {_log(works, one)}")
+    return Refused(f"module {one} {verb} kernel {kernel}:\n  {why}", where=works.where, hint="\n  ".join(hints))

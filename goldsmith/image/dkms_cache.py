@@ -6,6 +6,7 @@ entry.json with their digests. It is written beside its place and renamed; what 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -86,7 +87,12 @@ class ModuleCache:
                 text = json.dumps({"schema": SCHEMA, "key": key, **about, "files": told}, indent=1, sort_keys=True)
                 (making / _DESCRIPTION).write_text(text + "\n")
                 self.drop(key)
-                making.rename(self.root / key)
+                try:
+                    making.rename(self.root / key)
+                except OSError as error:
+                    # another image's build has stored the same in between
+                    if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                        raise
             finally:
                 shutil.rmtree(making, ignore_errors=True)
         except OSError as error:

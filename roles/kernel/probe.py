@@ -67,10 +67,17 @@ def sources(run: Any) -> Iterator[tuple[tuple[str, str], bool]]:
     """(module, version), whether it is to be built by itself: of each source that a package brought."""
     for conf in run.glob("/usr/src/*/dkms.conf"):
         text = run.read(conf) or ""
-        fields = dict(re.findall(r"^\s*(PACKAGE_NAME|PACKAGE_VERSION|AUTOINSTALL)=[\"']?([^\"'\s#]*)", text, re.M))
+        fields = assignments(text)
         name, version = fields.get("PACKAGE_NAME", ""), fields.get("PACKAGE_VERSION", "")
         if re.fullmatch(r"[A-Za-z0-9][\w.+~-]*", name) and re.fullmatch(r"[A-Za-z0-9][\w.+~-]*", version):
-            yield (name, version), bool(fields.get("AUTOINSTALL"))
+            # what a site lays over it, as dkms reads it
+            for more in (name, name + "-" + version):
+                fields.update(assignments(run.read("/etc/dkms/" + more + ".conf") or ""))
+            yield (name, version), fields.get("AUTOINSTALL", "").lower() not in ("", "no")
+
+
+def assignments(text: str) -> dict[str, str]:
+    return dict(re.findall(r"^\s*(PACKAGE_NAME|PACKAGE_VERSION|AUTOINSTALL)=[\"']?([^\"'\s#]*)", text, re.M))
 
 
 def loadable(run: Any, release: str, names: list[str]) -> dict[str, str]:

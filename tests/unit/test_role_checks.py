@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from goldsmith import Severity
+from goldsmith import Node, Severity
 from goldsmith.probe.node.run import Result
 from tests.unit.make import lock as make_lock
 from tests.unit.test_probe_core import FakeRun, kernel_tree, lay
-from tests.unit.test_role_all import FAMILIES, PROJECT, facts_of, found
+from tests.unit.test_role_all import FAMILIES, PROJECT, ROLES, facts_of, found, node
 
 DATA = PROJECT / "tests/data/probe"
 DRIVER = "/usr/lib/x86_64-linux-gnu/nvidia/current"
@@ -97,6 +97,86 @@ def test_dkms_needs_headers_and_a_module_for_every_kernel(tmp_path: Path) -> Non
     assert findings["kernel.headers-installed"].fact == f"headers of {KERNEL}"
     built = findings["kernel.dkms-built"]
     assert built.fact == f"nvidia-current/550.163.01 for {KERNEL}" and error in built.evidence[0]
+
+
+HELLO = "/var/lib/dkms/hello/1.0"
+CONF = "PACKAGE_NAME=hello\nPACKAGE_VERSION='1.0'\nAUTOINSTALL=yes\n"
+BUILT_FOR = {"modinfo": Result(0, f"filename: x\nversion:        1.0\nvermagic:       {KERNEL} SMP mod_unload\n", "")}
+DKMS_LOCK = make_lock(FAMILIES).model_copy(update={"kernel": KERNEL})
+
+
+def dkms_image(root: Path) -> Path:
+    """An image's tree with the module hello, built as it should be."""
+    kernel_tree(root, "the build host's", [KERNEL], [KERNEL])
+    lay(root, {
+        "/usr/sbin/dkms": "", "/usr/src/hello-1.0/dkms.conf": CONF, f"{HELLO}/source/dkms.conf": CONF,
+        f"{HELLO}/{KERNEL}/x86_64/module/hello.ko.xz": "m", f"/lib/modules/{KERNEL}/updates/dkms/hello.ko.xz": "m",
+        f"/lib/modules/{KERNEL}/modules.dep": "kernel/a.ko.xz:\nupdates/dkms/hello.ko.xz: kernel/a.ko.xz\n",
+    })  # fmt: skip
+    (root / f"var/lib/dkms/hello/kernel-{KERNEL}-x86_64").symlink_to(f"1.0/{KERNEL}/x86_64")
+    return root
+
+
+def dkms_said(root: Path, target: str = "image", commands: dict[str, Result] = BUILT_FOR) -> str:
+    """What is wrong with the module hello of a tree."""
+    facts = facts_of("kernel", FakeRun(root, {"target": target}, commands=commands))
+    image = target == "image"
+    role, there = ROLES["kernel"], Node("lab" if image else "node01", "lab", node().variables, target=target)
+    findings = [one for one in role.check(there, DKMS_LOCK, facts) if one.check == "kernel.dkms-built"]
+    assert all(one.fact == f"hello/1.0 for {KERNEL}" and one.severity is Severity.FAIL for one in findings)
+    return "".join(one.actual for one in findings)
+
+
+def test_a_module_of_an_image_is_as_it_should_be(tmp_path: Path) -> None:
+    assert dkms_said(dkms_image(tmp_path)) == ""
+    facts = facts_of("kernel", FakeRun(tmp_path, {"target": "image"}, commands=BUILT_FOR))
+    (module,) = facts["dkms"]
+    assert (module["module"], module["wanted"], module["registered"], module["missing"]) == ("hello", True, True, {})
+    assert module["built"] == [{
+        "name": "hello", "path": f"/lib/modules/{KERNEL}/updates/dkms/hello.ko.xz", "version": "1.0", "kernel": KERNEL,
+    }]  # fmt: skip
+
+
+def test_a_module_that_modprobe_wouldnt_find(tmp_path: Path) -> None:
+    """dkms says that it is installed: depmod wasn't run, or modules.dep names a file that isn't there."""
+    dep = dkms_image(tmp_path) / f"lib/modules/{KERNEL}/modules.dep"
+    dep.write_text("kernel/a.ko.xz:\n")
+    assert dkms_said(tmp_path) == "installed, and modprobe doesn't find hello" == dkms_said(tmp_path, "live")
+    dep.write_text("updates/dkms/hello.ko.xz:\n")
+    (tmp_path / f"lib/modules/{KERNEL}/updates/dkms/hello.ko.xz").unlink()
+    assert dkms_said(tmp_path) == "installed, and modprobe doesn't find hello"
+
+
+def test_an_install_that_brought_nothing(tmp_path: Path) -> None:
+    (dkms_image(tmp_path) / f"{HELLO[1:]}/{KERNEL}/x86_64/module/hello.ko.xz").unlink()
+    assert dkms_said(tmp_path) == "installed, and modprobe doesn't find all of it"
+
+
+def test_a_module_for_another_kernel(tmp_path: Path) -> None:
+    other = {"modinfo": Result(0, "version:        1.0\nvermagic:       6.1.0-1-amd64 SMP\n", "")}
+    assert dkms_said(dkms_image(tmp_path), commands=other) == "hello is for 6.1.0-1-amd64"
+    assert "no kernel that modinfo can name" in dkms_said(tmp_path, commands={"modinfo": Result(1, "", "no")})
+
+
+def test_a_source_that_nobody_built(tmp_path: Path) -> None:
+    """What dpkg leaves where its scripts don't run: a source, and dkms knows nothing of it."""
+    shutil.rmtree(dkms_image(tmp_path) / "var/lib/dkms")
+    assert dkms_said(tmp_path) == "not built"
+    assert dkms_said(tmp_path, "live") == ""  # somebody may have taken it out
+    for text in ("AUTOINSTALL=no", "AUTOINSTALL=", 'AUTOINSTALL="No" # x'):
+        lay(tmp_path, {"/usr/src/hello-1.0/dkms.conf": CONF.replace("AUTOINSTALL=yes", text)})
+        assert dkms_said(tmp_path) == "", text
+    lay(tmp_path, {"/usr/src/hello-1.0/dkms.conf": CONF, "/etc/dkms/hello.conf": "AUTOINSTALL=no\n"})
+    assert dkms_said(tmp_path) == ""
+    lay(tmp_path, {"/usr/src/hello-1.0/dkms.conf": CONF.replace("=hello", "=../../x")})
+    assert dkms_said(tmp_path) == ""
+
+
+def test_the_images_kernel_counts_though_boot_has_no_file_of_it(tmp_path: Path) -> None:
+    shutil.rmtree(dkms_image(tmp_path) / "boot")
+    assert dkms_said(tmp_path) == ""
+    (tmp_path / f"var/lib/dkms/hello/kernel-{KERNEL}-x86_64").unlink()
+    assert dkms_said(tmp_path) == "not built"
 
 
 # --- nvidia_driver
