@@ -38,6 +38,10 @@ def driver(version: str, *packages: str, **more: object) -> Change:
             "fabricmanager": {"version": version}}  # fmt: skip
 
 
+DEBIAN: Change = {"release": "6.12.117+deb13-amd64", "packages": [
+    "linux-image-6.12.117+deb13-amd64", "linux-headers-6.12.117+deb13-amd64"]}  # fmt: skip
+
+
 def torch(*requirements: str, **more: object) -> Change:
     return {"python": {"train": {"requirements": list(requirements), **more}}}
 
@@ -267,6 +271,20 @@ CASES = [
     Case("K1", {"kernel": {"release": "7.0.0-1011-gcp"}, "stack": driver("590.48.01")}, WARN),
     Case("K1", {"kernel": {"release": "6.17.0-1008-gcp"}, "stack": driver("590.48.01")}),
     Case("K1", {"kernel": {"release": "6.14.0-1008-gcp"}, "stack": driver("575.57.08")}),
+    # Debian's, by package: the proprietary module of that version wasn't tried
+    Case("K1", {"kernel": DEBIAN, "stack": driver("550.163.01", "nvidia-open-kernel-dkms")}, FAIL,
+         ("550.163.01", "6.12.117+deb13-amd64", "nv-pci.c:237")),
+    Case("K1", {"kernel": DEBIAN, "stack": driver("550.163.01", "nvidia-kernel-dkms")}),
+    Case("K1", {"kernel": DEBIAN, "stack": driver("550.163.02", "nvidia-open-kernel-dkms")}),
+    Case("K1", {"kernel": DEBIAN, "stack": driver("550.163.01", "nvidia-open-kernel-dkms"), "dkms": {
+        "patches": [{"module": "nvidia-current-open", "file": "pci.patch"}]}}),
+    Case("K1", {"kernel": DEBIAN, "stack": driver("550.163.01", "nvidia-open-kernel-dkms"), "dkms": {
+        "patches": [{"module": "hello", "file": "pci.patch"}]}}, FAIL),
+    # a second kernel that the lock got boots just as well
+    Case("K1", {"stack": driver("550.163.01", "nvidia-open-kernel-dkms")}, FAIL, ("6.12.117+deb13-cloud-amd64",),
+         locked={"linux-image-6.12.117+deb13-cloud-amd64": ("6.12.117-1", "kernel", "base"),
+                 "nvidia-open-kernel-dkms": ("550.163.01-2", "driver", "base"),
+                 "libnvidia-compute-580": ("550.163.01-2", "driver", "base")}),
     Case("K3", {"kernel": {"packages": [f"linux-image-{KERNEL}"]}}, FAIL, (f"linux-headers-{KERNEL}", "dkms")),
     Case("K3", {"kernel": {"packages": [f"linux-image-{KERNEL}"]},
                 "stack": {"driver": {"packages": ["nvidia-open-580"]}}}, FAIL),

@@ -301,6 +301,26 @@ def test_an_image_with_a_dkms_driver_needs_its_module(tmp_path: Path) -> None:
     assert found("nvidia_driver", facts, lock)["nvidia_driver.module-on-disk"].actual == "no module"
 
 
+def test_an_images_module_is_its_libraries_version_and_for_its_kernel(tmp_path: Path) -> None:
+    lock = make_lock({**FAMILIES, "nvidia-open-kernel-dkms": ("550.163.01-2", "nvidia-open", "driver")})
+    lock = lock.model_copy(update={"kernel": KERNEL})
+    there = Node("lab", "lab", node().variables, target="image")
+
+    def said(on_disk: str | None = "550.163.01") -> list[tuple[Severity, str]]:
+        facts = facts_of("nvidia_driver", driver_run(tmp_path, on_disk, want={"target": "image"}))
+        findings = ROLES["nvidia_driver"].check(there, lock, facts)
+        return [(one.severity, one.actual) for one in findings if one.check == "nvidia_driver.module-on-disk"]
+
+    gpu_node(tmp_path)
+    assert said() == []
+    assert said("535.274.02") == [(Severity.FAIL, "module 535.274.02")]
+    (tmp_path / f"lib/modules/{KERNEL}/modules.dep").write_text("kernel/a.ko:\n")
+    assert said(None) == [(Severity.FAIL, "no module")]
+    # no file of that kernel in /boot: a module is wanted for it all the same, and the builder's kernel counts nothing
+    (tmp_path / f"boot/vmlinuz-{KERNEL}").unlink()
+    assert said(None) == [(Severity.FAIL, "no module")]
+
+
 def test_modinfo_missing_is_unknown_not_fine(tmp_path: Path) -> None:
     gpu_node(tmp_path, module="550.163.01")
     run = driver_run(tmp_path, commands={"modinfo": Result(127, "", "modinfo: not installed")})
