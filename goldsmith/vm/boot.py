@@ -16,19 +16,26 @@ from goldsmith.progress import step
 from goldsmith.vm import reach, running
 from goldsmith.vm.machine import Disk, Machine
 from goldsmith.vm.reach import Login
+from goldsmith.vm.running import Running
 
 PROBE_SECONDS = 30.0  # of a real machine
 POWER_OFF_SECONDS = 30.0  # of a real machine
+LOOK_SECONDS = 15.0  # of a real machine, beside the wait
 # One connection, since each costs seconds under emulation. `running`, `degraded` … come with an exit code of their own.
-_LOOK = """systemctl is-system-running --wait
+# A job that never ends (a mount that waits, a unit without a timeout) must not be waited for without end, and is named.
+_LOOK = """timeout {seconds:.0f} systemctl is-system-running --wait > /dev/null
+state=$(systemctl is-system-running)
+echo "$state"
 uname -r
 cat /etc/machine-id /proc/cmdline
-systemctl list-units --state=failed --plain --no-legend --no-pager"""
+systemctl list-units --state=failed --plain --no-legend --no-pager
+[ "$state" != starting ] || systemctl list-jobs --plain --no-legend --no-pager | awk '$4 == "running" {{ print $2 }}'"""
 
 
 @dataclass(frozen=True)
 class Booted:
-    """What a machine said once it had booted. seconds: from its start until ssh. state: systemd's own word."""
+    """What a machine said once it had booted. seconds: from its start until ssh. state: systemd's own word. failed:
+    units; where state is `starting`, also those that were still being started."""
 
     name: str
     accelerator: str
@@ -59,12 +66,14 @@ def clones(
     key = reach.make_key(folder)
     credentials = {reach.CREDENTIAL: reach.public(key)}
     with ExitStack() as stack:
-        machines = []
+        machines: list[Running] = []
         for name in names:
             (folder / name).mkdir(mode=0o700)
             seed = (seeds or {}).get(name)
             machine = Machine(name, disk, memory=memory, seed=seed, credentials=credentials)
-            machines.append(stack.enter_context(running.start(machine, folder / name)))
+            # what the first one had to try, the others needn't
+            known = (machines[0].accelerator,) if machines else None
+            machines.append(stack.enter_context(running.start(machine, folder / name, known)))
         logins = []
         for one in machines:
             with step(f"boot {one.machine.name} under {one.accelerator.name}") as now:
@@ -74,14 +83,16 @@ def clones(
 
 
 def settle(login: Login, timeout: float | None = None) -> Booted:
-    """Wait until systemd has nothing more to start, and ask how it is. timeout: seconds. Raises GoldsmithError."""
+    """Wait until systemd has nothing more to start, and ask how it is. timeout: seconds; a machine that is still
+    `starting` then is one that isn't `running`. Raises GoldsmithError."""
     one = login.machine
     seconds = time.monotonic() - one.started
-    patience = (one.accelerator.boot if timeout is None else timeout) / one.accelerator.slowness
+    patience = one.accelerator.boot if timeout is None else timeout
+    look = _LOOK.format(seconds=patience)
     with step(f"wait until {one.machine.name} has started everything") as now:
-        said = login.run(["sh", "-c", _LOOK], timeout=patience, check=False)
+        said = login.run(["sh", "-c", look], timeout=patience / one.accelerator.slowness + LOOK_SECONDS, check=False)
         booted = parse_look(said.out, login, seconds)
-        now.result = booted.state
+        now.result = ": ".join([booted.state, *([", ".join(booted.failed)] if booted.failed else [])])
         now.failed = booted.state != "running"
     return booted
 

@@ -1,4 +1,4 @@
-"""A machine's serial console, as QEMU writes it to a file: what it said last, and the host keys it showed.
+"""A machine's serial console, as QEMU writes it to a file: what it said last, what failed, the host keys it showed.
 
 The file is ours and the guest's alone, no network is in between: a host key that stands there is the machine's.
 """
@@ -14,8 +14,12 @@ from pathlib import Path
 # cloud-init's words, and so ours (roles/base)
 BEGIN = "-----BEGIN SSH HOST KEY KEYS-----"
 END = "-----END SSH HOST KEY KEYS-----"
-_ESCAPES = re.compile(r"\x1b\[[0-9;?=!]*[A-Za-z]|\x1b[()][A-Z0-9]|\x1b[=>78cM]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+_ESCAPES = re.compile(r"\x1b\[[0-9;:?=!]*[A-Za-z]|\x1b[()][A-Z0-9]|\x1b[=>78cM]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# systemd's words; on a console of 80 columns it cuts what is too long, with an ellipsis
+_FAILED = re.compile(
+    r"^\[(?:FAILED|DEPEND)\] (?:Failed to (?:start|mount|listen on|activate swap)|Dependency failed for) (\S+)"
+)
 _KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(?:256|384|521)) (AAAA[A-Za-z0-9+/]+={0,2})(?:\s|$)")
 
 
@@ -35,6 +39,12 @@ def tail(log: Path, lines: int = 15) -> str:
 def last_line(log: Path) -> str:
     """The last line that says something, for progress."""
     return tail(log, 1)
+
+
+def failed_units(log: Path) -> list[str]:
+    """The units that systemd said it couldn't start, in their order, as far as the console shows their names."""
+    found = (_FAILED.match(line.strip()) for line in text(log).splitlines())
+    return list(dict.fromkeys(one[1].rstrip(".") for one in found if one))
 
 
 def host_keys(log: Path) -> list[str]:

@@ -27,7 +27,9 @@ def private(state: Path) -> Iterator[Path]:
         work.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=work))
     except OSError as error:
-        raise GoldsmithError(f"can't be written: {error.strerror}", where=str(work)) from None
+        # QEMU, its network and ssh need no root, so nothing else here does
+        hint = "a boot needs no root, only a folder to write to: GOLDSMITH_STATE=/a/folder/of/yours"
+        raise GoldsmithError(f"can't be written: {error.strerror}", where=str(work), hint=hint) from None
     try:
         with holding(folder / "lock", "this boot's folder"):
             _clear(work, folder)

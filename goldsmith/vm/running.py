@@ -84,9 +84,11 @@ class Running:
             raise self.error(wrong)
 
     def error(self, what: str, hint: str = "") -> GoldsmithError:
-        """An error of this machine, with the end of its console."""
+        """An error of this machine, with the units that failed and the end of its console."""
+        failed = console.failed_units(self.places.console)
+        units = f". Failed: {', '.join(failed)}" if failed else ""
         tail = console.tail(self.places.console)
-        return GoldsmithError(f"{what}. The end of its console:\n  {tail}", where=self.machine.name, hint=hint)
+        return GoldsmithError(f"{what}{units}. The end of its console:\n  {tail}", where=self.machine.name, hint=hint)
 
     def reset(self) -> None:
         """The reset button: what wasn't written is lost, as in a power cut."""

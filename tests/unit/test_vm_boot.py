@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,14 +14,17 @@ from typing import Any, cast
 import pytest
 from click.testing import CliRunner
 
+from goldsmith import process
 from goldsmith.cli.boot import boot as verb
 from goldsmith.errors import GoldsmithError, NotBuiltYet
 from goldsmith.model.finding import Severity
 from goldsmith.plan import Plan
-from goldsmith.vm import boot, reach
+from goldsmith.vm import boot, reach, running
+from goldsmith.vm.accelerator import TCG
 from goldsmith.vm.artifact import disk_of, require_architecture
 from goldsmith.vm.boot import Booted, findings_of, parse_look
 from goldsmith.vm.folder import private
+from goldsmith.vm.machine import Disk, Machine, Places
 from goldsmith.vm.reach import Login
 from goldsmith.vm.running import Running
 
@@ -79,6 +83,61 @@ def test_what_a_machine_says(tmp_path: Path) -> None:
     assert said.failed == ("x.service", "y.mount")
     with pytest.raises(GoldsmithError, match="too little"):
         parse_look("Connection reset\n", login(tmp_path), 1.0)
+
+
+# A fake systemctl of a machine that never ends to start, or has a failed unit.
+FAKE_SYSTEMCTL = """#!/bin/sh
+case "$*" in
+  "is-system-running --wait") {wait} ;;
+  is-system-running) echo {state}; exit 1 ;;
+  list-units*) {failed} ;;
+  list-jobs*) {jobs} ;;
+esac
+"""
+
+
+def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **what: str) -> Booted:
+    """What is made of this machine, as it is with a fake systemctl: the real shell, the real words."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/systemctl").write_text(FAKE_SYSTEMCTL.format(**what))
+    (tmp_path / "bin/systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    text = boot._LOOK.format(seconds=1).replace("/etc/machine-id", str(tmp_path / "id"))
+    (tmp_path / "id").write_text("a" * 32 + "\n")
+    return parse_look(process.run(["sh", "-c", text], timeout=30, what="look").out, login(tmp_path), 1.0)
+
+
+def test_a_unit_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    units = 'echo "x.service loaded failed failed X"'
+    said = look(
+        tmp_path, monkeypatch, wait="echo degraded; exit 1", state="degraded", failed=units, jobs="echo 1 2 3 running"
+    )
+    assert (said.state, said.failed) == ("degraded", ("x.service",))
+    (finding,) = findings_of(PLANS, [replace(said, release=GOOD.release, command_line=GOOD.command_line)])
+    assert (finding.severity, finding.check, finding.evidence) == (Severity.FAIL, "boot.state", ("x.service",))
+
+
+def test_a_unit_that_is_started_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = 'echo "12 x.service start running"; echo "13 multi-user.target start waiting"'
+    said = look(tmp_path, monkeypatch, wait="sleep 60", state="starting", failed=":", jobs=jobs)
+    assert (said.state, said.failed) == ("starting", ("x.service",))
+
+
+def test_an_accelerator_is_tried_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    @contextmanager
+    def start(machine: Machine, folder: Path, candidates: object = None) -> Iterator[Any]:
+        asked.append(candidates)
+        yield SimpleNamespace(machine=machine, accelerator=TCG, places=Places(folder), started=0.0)
+
+    monkeypatch.setattr(running, "start", start)
+    monkeypatch.setattr(reach, "make_key", lambda folder: folder / "key")
+    monkeypatch.setattr(reach, "public", lambda key: "ssh-ed25519 A")
+    monkeypatch.setattr(reach, "login", lambda one, *_: one)
+    with boot.clones(Disk(tmp_path / "disk.raw"), ["a", "b"], tmp_path) as logins:
+        assert len(logins) == 2
+    assert asked == [None, (TCG,)]
 
 
 def test_ssh_trusts_this_machine_alone(tmp_path: Path) -> None:

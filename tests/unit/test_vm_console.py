@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
-from goldsmith.vm.console import BEGIN, END, host_keys, last_line, tail, text
+from goldsmith.vm.console import BEGIN, END, failed_units, host_keys, last_line, tail, text
 
 
 def key(kind: str = "ssh-ed25519", fill: int = 7) -> str:
@@ -59,3 +59,17 @@ def test_nothing_that_a_terminal_obeys(tmp_path: Path) -> None:
     assert text(log).splitlines()[0] == "  OK   Started x."
     assert last_line(log) == "  OK   Started x."
     assert tail(tmp_path / "none.log") == "(empty)"
+
+
+def test_units_that_failed_by_name(tmp_path: Path) -> None:
+    log = console(
+        tmp_path,
+        "[\x1b[0;1;31mFAILED\x1b[0m] Failed to start \x1b[0;1;39mx.service\x1b[0m - An X.",
+        "See 'systemctl status x.service' for details.",
+        "[\x1b[0;1;38:5:185mDEPEND\x1b[0m] Dependency failed for \x1b[0;1;39mdata.mount\x1b[0m - /data.",
+        "[\x1b[0;1;31mFAILED\x1b[0m] Failed to start \x1b[0;1;39mx.service\x1b[0m - An X.",
+        "[\x1b[0;32m  OK  \x1b[0m] Started \x1b[0;1;39my.service\x1b[0m - Failed to start is its name.",
+        "x.service: Failed to start z.service",
+    )
+    assert failed_units(log) == ["x.service", "data.mount"]
+    assert failed_units(tmp_path / "none.log") == []

@@ -101,6 +101,8 @@ def test_and_the_plug(machine: Callable[..., Machine], tmp_path: Path) -> None:
 
 def test_an_error_has_the_consoles_end(machine: Callable[..., Machine], tmp_path: Path) -> None:
     with running.start(machine(tcg={"dies": 0}), tmp_path / "private", (TCG,)) as one:
-        (tmp_path / "private/console.log").write_text("[ 1.0] Kernel panic - not syncing: no root\n")
-        with pytest.raises(GoldsmithError, match=r"(?s)internal-error.*Kernel panic"):
+        (tmp_path / "private/console.log").write_text(
+            "[FAILED] Failed to start x.service - X.\n[ 1.0] Kernel panic - not syncing: no root\n"
+        )
+        with pytest.raises(GoldsmithError, match=r"(?s)internal-error\)\. Failed: x\.service\..*Kernel panic"):
             one.require()
