@@ -7,6 +7,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+# modinfo unpacks each module of an image
+DEADLINE = 25
+
 
 def probe(run: Any) -> dict[str, Any]:
     """own: the kernel is this node's. kernels: those that boot, {release, headers}. dkms: see `modules`.

@@ -192,10 +192,10 @@ class Workshop:
         (folder / "image.yml").write_text(yaml.safe_dump(text, sort_keys=False))
         return self.goldsmith("lock", f"images/{name}")
 
-    def goldsmith(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def goldsmith(self, *words: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [*GOLDSMITH, *words], cwd=self.root, env=self.environment, capture_output=True, text=True, timeout=600
-        )
+            [*GOLDSMITH, *words], cwd=self.root, env=self.environment, capture_output=True, text=True, timeout=timeout
+        )  # fmt: skip
         print(f"$ goldsmith {' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}")
         return done
 
