@@ -40,6 +40,7 @@ _folder = click.Path(path_type=Path, file_okay=False)
     show_envvar=True,
     help="Whose signature counts; otherwise the lab's own, where that is who signed.",
 )
+@click.option("--seed", type=_folder, help="A folder with cloud-init's user-data and meta-data, shown to each machine.")
 @click.option("--console", "consoles", type=_folder, help="Keep each machine's console there, as NAME.log.")
 @click.option("--keep", is_flag=True, help="After the audit leave them running until Ctrl-C, and say how to log in.")
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -50,6 +51,7 @@ def boot(
     timeout: float | None,
     memory: int,
     allowed_signers: Path | None,
+    seed: Path | None,
     consoles: Path | None,
     keep: bool,
     format_: str,
@@ -66,12 +68,14 @@ def boot(
     from goldsmith.plan import plan_image
     from goldsmith.project import find_project, state_dir
     from goldsmith.vm import boot as vm
-    from goldsmith.vm.artifact import disk_of, require_architecture
+    from goldsmith.vm.artifact import disk_of, require_architecture, require_seed
     from goldsmith.vm.folder import private as private_folder
-    from goldsmith.vm.machine import TOOLS
+    from goldsmith.vm.machine import TOOLS, Machine
 
     project = find_project()
     state = state_dir(project)
+    if seed:
+        require_seed(seed)
     host.require_tools(signature.TOOLS)
     if code := _verified(folder, allowed_signers, project, state):
         return code
@@ -83,9 +87,10 @@ def boot(
     host.require_tools(TOOLS)
     host.require_disk(state, NODE_GIB * nodes, "booting a disk")
     names = [f"{artifact.image}-{number}" for number in range(1, nodes + 1)]
+    machines = [Machine(name, disk, memory=memory, seed=seed) for name in names]
     with private_folder(state) as private:
         try:
-            with vm.clones(disk, names, private, memory=memory, timeout=timeout) as logins:
+            with vm.clones(machines, private, timeout=timeout) as logins:
                 booted = [(login, vm.settle(login, timeout)) for login in logins]
                 result = vm.audit(project, artifact.image, booted)
                 _tell(result, [one for _, one in booted], format_)

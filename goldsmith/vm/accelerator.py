@@ -26,7 +26,8 @@ class Accelerator:
 
 
 KVM = Accelerator("KVM", ("-accel", "kvm", "-cpu", "host"), boot=180.0, slowness=2.0)
-# 103 s on an idle machine with two cores, 455 s on a loaded one
+# 62 s on an idle machine with two cores, 455 s on a loaded one. max: an image's programs may need AVX2; qemu64, which
+# has none, takes a tenth to a quarter less of the CPU.
 TCG = Accelerator("TCG (software emulation)", ("-accel", "tcg,thread=multi", "-cpu", "max"), boot=900.0, slowness=20.0)
 
 

@@ -1,4 +1,4 @@
-"""The disk of an artifact that was verified, and the files beside it."""
+"""What is booted: the disk of an artifact that was verified, and a seed for it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from goldsmith.vm.machine import Disk, DiskFormat
 
 # format → the artifact's file, in the order in which one is chosen
 DISKS: Mapping[DiskFormat, str] = {"raw": "disk.raw", "qcow2": "disk.qcow2"}
+# what cloud-init's NoCloud looks for; without either it takes the drive for no data source
+SEED = ("user-data", "meta-data")
 
 
 def disk_of(folder: Path, format_: DiskFormat | None = None) -> Disk:
@@ -29,3 +31,14 @@ def require_architecture(manifest: Mapping[str, Any]) -> None:
     architecture = manifest["base"]["architecture"]
     if architecture != "amd64":
         raise NotBuiltYet(f"booting a disk for {architecture}")
+
+
+def require_seed(folder: Path) -> None:
+    """Raises GoldsmithError for a folder in which cloud-init would find no data source, and say nothing of it."""
+    missing = [name for name in SEED if not (folder / name).is_file()]
+    if missing:
+        raise GoldsmithError(
+            f"a seed has {' and '.join(SEED)}, this one no {' and no '.join(missing)}",
+            where=str(folder),
+            hint="meta-data may be one line, `instance-id: NAME`; user-data begins with `#cloud-config`",
+        )

@@ -14,7 +14,7 @@ from goldsmith.model.finding import Finding, Severity
 from goldsmith.plan import Plan, plan_machine
 from goldsmith.progress import step
 from goldsmith.vm import reach, running
-from goldsmith.vm.machine import Disk, Machine
+from goldsmith.vm.machine import Machine
 from goldsmith.vm.reach import Login
 from goldsmith.vm.running import Running
 
@@ -49,33 +49,24 @@ class Booted:
 
 
 @contextmanager
-def clones(
-    disk: Disk,
-    names: Sequence[str],
-    folder: Path,
-    *,
-    memory: int = 2048,
-    timeout: float | None = None,
-    seeds: Mapping[str, Path] | None = None,
-) -> Iterator[list[Login]]:
-    """Machines with copies of one disk, all booting at once; yielded when all are reached, gone at the end.
+def clones(machines: Sequence[Machine], folder: Path, *, timeout: float | None = None) -> Iterator[list[Login]]:
+    """Machines, of one disk or of several, all booting at once; yielded when all are reached, gone at the end.
 
-    folder: empty and private. memory: MiB each. timeout: seconds until ssh. seeds: name → a folder for cloud-init.
-    Raises GoldsmithError with the console's end for one that can't be reached.
+    folder: empty and private. timeout: seconds until ssh. Raises GoldsmithError with the console's end for one that
+    can't be reached.
     """
     key = reach.make_key(folder)
     credentials = {reach.CREDENTIAL: reach.public(key)}
     with ExitStack() as stack:
-        machines: list[Running] = []
-        for name in names:
-            (folder / name).mkdir(mode=0o700)
-            seed = (seeds or {}).get(name)
-            machine = Machine(name, disk, memory=memory, seed=seed, credentials=credentials)
+        started: list[Running] = []
+        for machine in machines:
+            (folder / machine.name).mkdir(mode=0o700)
+            machine = replace(machine, credentials={**machine.credentials, **credentials})
             # what the first one had to try, the others needn't
-            known = (machines[0].accelerator,) if machines else None
-            machines.append(stack.enter_context(running.start(machine, folder / name, known)))
+            known = (started[0].accelerator,) if started else None
+            started.append(stack.enter_context(running.start(machine, folder / machine.name, known)))
         logins = []
-        for one in machines:
+        for one in started:
             with step(f"boot {one.machine.name} under {one.accelerator.name}") as now:
                 logins.append(reach.login(one, one.places.folder, key, timeout, now.say))
                 now.result = f"ssh after {time.monotonic() - one.started:.0f} s"

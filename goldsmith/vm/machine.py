@@ -53,15 +53,17 @@ class Firmware:
 
 @dataclass(frozen=True)
 class Machine:
-    """memory: MiB. nvme: in the order of their PCI slots. seed: a folder with cloud-init's user-data and meta-data,
-    shown to the guest as a drive `cidata`. credentials: systemd's, by name; they stand on QEMU's command line, which
-    every user of this machine can read: nothing secret. identity: the firmware's, of which systemd makes the
-    machine-id. options: more words for QEMU.
+    """memory: MiB. size: MiB of the disk that the guest sees, where that is larger than the image; 0: as large. nvme:
+    in the order of their PCI slots. seed: a folder with cloud-init's user-data and meta-data, shown to the guest as a
+    drive `cidata`. credentials: systemd's, by name; they stand on QEMU's command line, which every user of this
+    machine can read: nothing secret. identity: the firmware's, of which systemd makes the machine-id. options: more
+    words for QEMU.
     """
 
     name: str
     disk: Disk
     memory: int = 2048
+    size: int = 0
     cpus: int = 2
     firmware: Firmware = Firmware()
     nvme: tuple[Nvme, ...] = ()
@@ -133,6 +135,7 @@ def overlay_command(machine: Machine, places: Places) -> list[str]:
     return [
         *("qemu-img", "create", "-q", "-f", "qcow2", "-F", disk.format),
         *("-b", str(disk.path.absolute()), str(places.overlay)),
+        *([f"{machine.size}M"] if machine.size else []),
     ]
 
 

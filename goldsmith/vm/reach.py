@@ -20,7 +20,6 @@ from goldsmith.vm.running import Running
 
 # The credential that systemd (256 and later) makes root's authorized_keys of, where there is none.
 CREDENTIAL = "ssh.authorized_keys.root"
-_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 def make_key(folder: Path) -> Path:
@@ -60,6 +59,8 @@ class Login:
             "IdentitiesOnly": "yes", "IdentityFile": _quoted(self.key), "UserKnownHostsFile": _quoted(self.known_hosts),
             "GlobalKnownHostsFile": "none", "StrictHostKeyChecking": "yes", "BatchMode": "yes", "ConnectTimeout": "60",
             "LogLevel": "ERROR",
+            # a guest that goes down may take its network away without a word: the connection would stay for ever
+            "ServerAliveInterval": "20", "ServerAliveCountMax": "6",
         }  # fmt: skip
         words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
         return ["ssh", "-F", "none", *words, "-p", str(self.machine.port), f"{self.user}@127.0.0.1"]
@@ -82,18 +83,14 @@ class Login:
 
     def reboot(self, timeout: float | None = None, say: Callable[[str], None] = lambda _: None) -> None:
         """Reboot and wait until it is there again, as another boot of the same machine. Raises GoldsmithError."""
-        before = self.run(["cat", _BOOT_ID]).out.strip()
-        # systemd ends our connection, or not, before it has answered
-        with suppress(GoldsmithError):
-            self.run(["systemctl", "reboot"], check=False)
+        before = self.machine.resets
         deadline = time.monotonic() + (self.machine.accelerator.boot if timeout is None else timeout)
-        while True:
-            greeting(self.machine, deadline, say)
-            with suppress(GoldsmithError):  # the sshd of the boot that ends
-                if self.run(["cat", _BOOT_ID]).out.strip() != before:
-                    return
-            self.machine.require()
-            time.sleep(1)
+        # later, when our connection has been closed: it may outlive the guest's network, and nobody would end it
+        self.run(["systemd-run", "--quiet", "--on-active=2", "systemctl", "reboot"])
+        # the sshd of the boot that ends still greets, and then says nothing any more
+        while self.machine.resets == before:
+            _wait(self.machine, deadline, "it doesn't reboot", say)
+        greeting(self.machine, deadline, say)
 
 
 def login(

@@ -68,6 +68,11 @@ class Running:
         """QEMU has ended: the guest was powered off, or QEMU failed."""
         return self._process.poll() is not None
 
+    @property
+    def resets(self) -> int:
+        """How often the guest was reset, by itself (a reboot) or by `reset`, as far as `wrong` has asked QEMU."""
+        return sum(one.get("event") == "RESET" for one in self.qmp.events)
+
     def wrong(self) -> str:
         """Why this machine will never do anything again, in a line; empty while it may."""
         if self.ended:

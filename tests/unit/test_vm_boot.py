@@ -21,7 +21,7 @@ from goldsmith.model.finding import Severity
 from goldsmith.plan import Plan
 from goldsmith.vm import boot, reach, running
 from goldsmith.vm.accelerator import TCG
-from goldsmith.vm.artifact import disk_of, require_architecture
+from goldsmith.vm.artifact import disk_of, require_architecture, require_seed
 from goldsmith.vm.boot import Booted, findings_of, parse_look
 from goldsmith.vm.folder import private
 from goldsmith.vm.machine import Disk, Machine, Places
@@ -135,9 +135,38 @@ def test_an_accelerator_is_tried_once(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(reach, "make_key", lambda folder: folder / "key")
     monkeypatch.setattr(reach, "public", lambda key: "ssh-ed25519 A")
     monkeypatch.setattr(reach, "login", lambda one, *_: one)
-    with boot.clones(Disk(tmp_path / "disk.raw"), ["a", "b"], tmp_path) as logins:
+    machines = [Machine(name, Disk(tmp_path / "disk.raw")) for name in ("a", "b")]
+    with boot.clones(machines, tmp_path) as logins:
         assert len(logins) == 2
     assert asked == [None, (TCG,)]
+
+
+def test_a_reboot_waits_for_the_reset_and_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sshd of the boot that ends still greets: an ssh to it hung until its deadline of 20 minutes."""
+    said: list[object] = []
+
+    class Fake:
+        accelerator = TCG
+        resets = 0
+        started = 0.0
+        places = Places(tmp_path)
+
+        def require(self) -> None:
+            said.append("asked")
+            self.resets += reboots and len(said) == 3
+
+        def error(self, what: str, hint: str = "") -> GoldsmithError:
+            return GoldsmithError(what)
+
+    one = replace(login(tmp_path), machine=cast(Running, Fake()))
+    monkeypatch.setattr(Login, "run", lambda self, argv: said.append(argv[0]))
+    monkeypatch.setattr(reach, "greeting", lambda *_: said.append("greeted"))
+    reboots = True
+    one.reboot()
+    assert said == ["systemd-run", "asked", "asked", "greeted"]
+    reboots = False
+    with pytest.raises(GoldsmithError, match="doesn't reboot within"):
+        one.reboot(timeout=0.1)
 
 
 def test_ssh_trusts_this_machine_alone(tmp_path: Path) -> None:
@@ -159,6 +188,14 @@ def test_an_artifacts_disk(tmp_path: Path) -> None:
     (tmp_path / "disk.raw").touch()
     assert disk_of(tmp_path).format == "raw"
     assert disk_of(tmp_path, "qcow2").format == "qcow2"
+
+
+def test_a_seed_that_cloud_init_would_pass_over(tmp_path: Path) -> None:
+    (tmp_path / "user-data").write_text("#cloud-config\n")
+    with pytest.raises(GoldsmithError, match="this one no meta-data"):
+        require_seed(tmp_path)
+    (tmp_path / "meta-data").write_text("instance-id: x\n")
+    require_seed(tmp_path)
 
 
 def test_another_architecture() -> None:

@@ -28,6 +28,7 @@ def test_the_artifact_is_never_opened_for_writing() -> None:
     backing = overlay_command(MACHINE, PLACES)
     # the backing format is named: QEMU would otherwise guess it from the disk's own first bytes
     assert backing[-5:] == ["-F", "raw", "-b", "/artifact/disk.raw", "/private/disk.qcow2"]
+    assert overlay_command(replace(MACHINE, size=9000), PLACES) == [*backing, "9000M"]
 
 
 def test_firmware_is_shared_and_its_variables_are_not() -> None:

@@ -10,9 +10,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -23,12 +24,18 @@ from goldsmith.project import state_dir
 from goldsmith.vm import boot, reach
 from goldsmith.vm.artifact import disk_of
 from goldsmith.vm.boot import Booted
-from goldsmith.vm.machine import TOOLS
+from goldsmith.vm.machine import TOOLS, Disk, Machine
 from goldsmith.vm.reach import Login
 
 PROJECT = Path(__file__).parents[2]
 ARTIFACT = state_dir(PROJECT) / "images/lab"
 PLAIN, SEEDED = "clone-1", "clone-2"
+MORE_MIB = 2048  # that the clones' disks are larger, as a real machine's is
+# QEMU's DHCP names a name server only on a network that isn't cut off: a second one, for the second machine
+NAME_SERVER = (
+    *("-netdev", "user,id=open,net=10.0.3.0/24,dns=10.0.3.3"),
+    *("-device", "virtio-net-pci,netdev=open,romfile=,mac=52:54:00:00:00:02"),
+)
 USER_DATA = """#cloud-config
 hostname: named-by-its-seed
 ssh_authorized_keys: ["{key}"]
@@ -101,7 +108,9 @@ def clones(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     (seed / "user-data").write_text(USER_DATA.format(key=reach.public(seed_key).strip()))
     disk = disk_of(artifact)
     before = digest(disk.path)
-    with boot.clones(disk, [PLAIN, SEEDED], folder, seeds={SEEDED: seed}) as logins:
+    plain = Machine(PLAIN, disk, size=disk_mib(disk) + MORE_MIB)
+    seeded = replace(plain, name=SEEDED, identity=uuid4(), seed=seed, options=NAME_SERVER)
+    with boot.clones([plain, seeded], folder) as logins:
         booted = [(login, boot.settle(login)) for login in logins]
         audit = boot.audit(PROJECT, "lab", booted)
         yield Clones(
@@ -114,6 +123,12 @@ def clones(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         )
         assert boot.power_off(logins) == []
     assert digest(disk.path) == before, "the artifact was written to"
+
+
+def disk_mib(disk: Disk) -> int:
+    """The raw disk's size; it is in the artifact wherever a qcow2 is."""
+    assert disk.format == "raw"
+    return disk.path.stat().st_size >> 20
 
 
 def digest(path: Path) -> str:

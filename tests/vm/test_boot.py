@@ -10,8 +10,16 @@ import pytest
 
 from goldsmith import report
 from goldsmith.model.finding import Severity
-from tests.vm.conftest import PLAIN, SEEDED, Clones, goldsmith
+from goldsmith.plan import plan_machine
+from goldsmith.vm import boot
+from tests.vm.conftest import MORE_MIB, PLAIN, PROJECT, SEEDED, Clones, goldsmith
 
+# docs/boot-an-image.md's, on a machine whose disk is larger than the image
+GROW = (
+    "echo ', +' | sfdisk --no-reread --force -N 4 /dev/vda",
+    "partx --update --nr 4 /dev/vda",
+    "/usr/lib/systemd/systemd-growfs /data",
+)
 BOTH = pytest.mark.parametrize("name", [PLAIN, SEEDED])
 
 
@@ -39,9 +47,10 @@ def test_root_is_a_slot_that_can_be_written_to(clones: Clones, name: str) -> Non
 
 
 def test_modules_are_the_locked_kernels(clones: Clones) -> None:
-    for module in ("nvme", "md_mod", "xfs"):
+    for module in ("raid10", "md_mod", "xfs"):  # nvme is built into this kernel
         said = clones.run(PLAIN, "modinfo", "-F", "vermagic", module)
         assert said.split()[0] == clones.lock.kernel, module
+    clones.run(PLAIN, "modprobe", "raid10")
 
 
 def test_no_two_clones_are_the_same_machine(clones: Clones) -> None:
@@ -65,14 +74,41 @@ def test_a_seed_gives_name_and_keys(clones: Clones) -> None:
 
 
 @BOTH
-def test_an_address_and_a_resolver_by_dhcp(clones: Clones, name: str) -> None:
+def test_an_address_by_dhcp(clones: Clones, name: str) -> None:
     assert "10.0.2.15" in clones.run(name, "ip", "-4", "-brief", "address")
-    assert "10.0.2.3" in clones.run(name, "resolvectl", "dns")
+
+
+def test_every_wired_interface_asks_and_the_resolver_hears_it(clones: Clones) -> None:
+    assert "10.0.3.15" in clones.run(SEEDED, "ip", "-4", "-brief", "address")
+    assert "10.0.3.3" in clones.run(SEEDED, "resolvectl", "dns")
+    assert "nameserver 127.0.0.53" in clones.run(SEEDED, "cat", "/etc/resolv.conf")
 
 
 def test_no_way_out(clones: Clones) -> None:
     said = clones.logins[PLAIN].run(["timeout", "5", "bash", "-c", "echo > /dev/tcp/10.0.2.2/22"], check=False)
     assert said.code != 0
+
+
+def test_a_unit_that_fails_is_named(clones: Clones) -> None:
+    login = clones.logins[PLAIN]
+    login.run(["systemd-run", "--quiet", "--unit=fails-in-a-test", "--property=Type=oneshot", "false"], check=False)
+    try:
+        booted = boot.settle(login)
+        (finding,) = boot.findings_of({PLAIN: plan_machine(PROJECT, "lab", PLAIN, login.ssh)}, [booted])
+    finally:
+        login.run(["systemctl", "reset-failed"])
+    assert (finding.severity, finding.check) == (Severity.FAIL, "boot.state")
+    assert finding.evidence == ("fails-in-a-test.service",)
+
+
+def test_data_grows_as_the_page_says(clones: Clones) -> None:
+    page = (PROJECT / "docs/boot-an-image.md").read_text()
+    before = int(clones.run(SEEDED, "findmnt", "-bno", "SIZE", "/data"))
+    for line in GROW:
+        assert f"    {line}\n" in page
+        clones.run(SEEDED, "sh", "-ec", line)
+    assert int(clones.run(SEEDED, "findmnt", "-bno", "SIZE", "/data")) - before > 0.9 * MORE_MIB * 2**20
+    assert clones.run(SEEDED, "findmnt", "-no", "PARTLABEL", "/data") == "data"
 
 
 def test_a_reboot_keeps_the_identity(clones: Clones) -> None:
