@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from goldsmith.project import state_dir
+from goldsmith.vm import console
 from tests.docs import commands
 from tests.vm.conftest import PROJECT, USER_DATA, goldsmith
 
@@ -41,4 +42,4 @@ def test_boot_an_image(artifact: Path, tmp_path: Path) -> None:
         print(log.read())
         log.close()
     assert codes == [0, 0]
-    assert "Started ssh.service" in (tmp_path / "consoles/lab-1.log").read_text(errors="replace")
+    assert "Started ssh.service" in console.text(tmp_path / "consoles/lab-1.log")
