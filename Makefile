@@ -1,6 +1,6 @@
 # What people type. Everything is set up on the way; nothing else is done by hand.
 .DEFAULT_GOAL := help
-.PHONY: help setup need-root lab stop-lab clean-lab test test-vm bench-lock lint \
+.PHONY: help setup need-root lab stop-lab clean-lab test test-vm bench-lock bench-build lint \
     lint-image lock-check build-image hygiene boot-image verify-image requirements new-role clean
 
 goldsmith := .venv/bin/goldsmith
@@ -57,7 +57,7 @@ build-image: need-root setup  ## build [IMAGE=x] in [FORMAT=rootfs,disk], signed
 hygiene: need-root setup  ## does the image in [OUTPUT=dir] hold what no image may? (as root)
 	@$(goldsmith) hygiene "$(OUTPUT)"
 
-boot-image: need-root setup  ## boot the disk in [OUTPUT=dir], audit it, power it off (as root)
+boot-image: setup  ## boot the disk in [OUTPUT=dir], audit it, power it off
 	@$(goldsmith) boot "$(OUTPUT)" --allowed-signers "$(SIGNERS)" $(warn_passes)
 
 verify-image: setup  ## is what is in [OUTPUT=dir] whole, signed by one of [SIGNERS=file], of its lock?
@@ -68,6 +68,9 @@ requirements: setup  ## renew requirements.lock from pyproject.toml
 
 bench-lock: lab  ## what an exact lock costs, beside plain apt: resolve, pool, a deploy that changes nothing (as root)
 	@.venv/bin/python benchmarks/lock.py inventories/lab
+
+bench-build: lab  ## what a build costs: cold, warm, after a role or a pin changed; beside plain mmdebstrap (as root)
+	@.venv/bin/python benchmarks/build.py lab
 
 new-role: setup  ## make new-role NAME=x [IMAGE=lab]: lay down roles/x and add it to the image
 	@test -n "$(NAME)" || { echo "error: which role? make new-role NAME=x" >&2; exit 4; }
