@@ -15,6 +15,14 @@ from pathlib import Path
 
 from goldsmith.errors import GoldsmithError
 
+# Put before a command: it and all that it starts end with us, even by SIGKILL, and its mounts are its own. setpriv's
+# signal comes when the parent has died; all of a process namespace ends with its first process. Without it mmdebstrap's
+# mounts were left, and packages went on being installed in a tree whose build had been killed. Needs root.
+WITH_US = (
+    "setpriv", "--pdeathsig", "KILL", "--",
+    "unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc", "--",
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Done:

@@ -128,7 +128,8 @@ def why_not(output: str) -> str:
 
 def errors(output: str, most: int = 6) -> str:
     """The lines that say what went wrong."""
-    lines = output.splitlines()
+    # dpkg gives its reason in the line below: "dpkg: error processing archive x.deb (--unpack):\n unable to …"
+    lines = re.sub(r"^(dpkg: error .*:)\n +(?=\S)", r"\1 ", output, flags=re.MULTILINE).splitlines()
     told = [line for line in lines if re.match(r"E: |dpkg: (error|warning)|W: ", line)] or lines[-most:]
     return "; ".join(dict.fromkeys(line.strip() for line in told[:most])) or "it said nothing"
 

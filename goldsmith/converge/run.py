@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from goldsmith.converge import inventories
 from goldsmith.errors import GoldsmithError
 from goldsmith.inventory.site import Site, fold, lock_of
 from goldsmith.plan import plan_node
-from goldsmith.process import Done, run
+from goldsmith.process import WITH_US, Done, run
 
 TIMEOUT = 4 * 3600.0
 # How an operation's line begins that a person is to read though nothing failed.
@@ -85,7 +85,7 @@ def converge_tree(
         "GOLDSMITH_POOL": str(pool), "GOLDSMITH_LAYER": "" if whole else "packages",
         "GOLDSMITH_EPOCH": str(lock_of(project, image).epoch),
     }  # fmt: skip
-    data = _pyinfra(Path(inventories.__path__[0]) / "tree.py", ["-y"], project, environment, on_line)
+    data = _pyinfra(Path(inventories.__path__[0]) / "tree.py", ["-y"], project, environment, on_line, before=WITH_US)
     result = read_result(data, [f"@rootfs/{tree}"], check=False)
     if result.failed:
         said = "\n  ".join(line for lines in result.failed.values() for line in lines)
@@ -96,11 +96,16 @@ def converge_tree(
 
 
 def _pyinfra(
-    inventory: Path, options: list[str], project: Path, environment: Mapping[str, str], on_line: OnLine | None
+    inventory: Path,
+    options: list[str],
+    project: Path,
+    environment: Mapping[str, str],
+    on_line: OnLine | None,
+    before: Sequence[str] = (),
 ) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="goldsmith-deploy-") as folder:
         path = Path(folder) / "result.json"
-        argv = [sys.executable, "-m", "goldsmith.converge.pyinfra_main", "--json", *options]
+        argv = [*before, sys.executable, "-m", "goldsmith.converge.pyinfra_main", "--json", *options]
         # PYINFRA_YES would turn change detection off, and every --check into "nothing to change" (docs/measured.md)
         ours = {"GOLDSMITH_RESULT": str(path), "PYINFRA_PROGRESS": "off", "PYINFRA_YES": ""}
         done = run(

@@ -13,7 +13,7 @@ from pathlib import Path
 from goldsmith import cgroups
 from goldsmith.errors import GoldsmithError
 from goldsmith.probe.bundle import PYTHON
-from goldsmith.process import Done, run
+from goldsmith.process import WITH_US, Done, run
 
 # Without a machine bus (--register=no, --keep-unit) it runs on hosts that have no systemd of their own.
 _NSPAWN = (
@@ -68,10 +68,10 @@ def run_in_tree(
     """Run one command in the tree, as its root, with no network. read_only, env: see nspawn_argv. Raises GoldsmithError
     for a tree that nothing can be run in safely, and if the command fails, unless `check` is False."""
     require_plain(tree)
-    argv = nspawn_argv(tree, command, binds or {}, read_only=read_only, env=env)
-    hint = "install systemd-container" if check else ""
+    # of systemd-nspawn alone it isn't true: what it runs outlives it
+    argv = [*WITH_US, *nspawn_argv(tree, command, binds or {}, read_only=read_only, env=env)]
     with cgroups.in_ours():
-        return run(argv, timeout=timeout, what=what, stdin=stdin, check=check, hint=hint)
+        return run(argv, timeout=timeout, what=what, stdin=stdin, check=check)
 
 
 def probe_tree(tree: Path, script: str, timeout: float = 60) -> str:

@@ -27,13 +27,6 @@ RULES = 1
 # What mmdebstrap and this machine leave in a tree, and no package owns.
 _LEFTOVERS = ("/etc/apt/sources.list", "/etc/apt/apt.conf.d/99mmdebstrap", "/etc/hostname", "/etc/resolv.conf")
 
-# mmdebstrap mounts /proc, /sys and /dev/pts in the tree. In a mount and process namespace of its own they and all that
-# it started are gone with it, and it goes with us, even by SIGKILL: setpriv's signal comes when the parent has died.
-_ALONE = (
-    "setpriv", "--pdeathsig", "KILL", "--",
-    "unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc", "--",
-)  # fmt: skip
-
 
 def base_key(image: Image, lock: Lock) -> str:
     """Changes when the base would."""
@@ -93,7 +86,7 @@ def command(image: Image, lock: Lock, pool: Path, key: Path, tree: Path) -> list
     # copy: and not file:, whose paths apt would look for inside the tree
     source = f"deb [{options}] copy://{quote(str(pool))} {lock.pool.suite} main"
     return [
-        *_ALONE,
+        *process.WITH_US,
         "mmdebstrap",
         "--mode=root",
         "--variant=apt",

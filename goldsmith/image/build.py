@@ -44,7 +44,8 @@ ENGINE = Path(__file__).parent.parent
 # The parts of the engine that an image is made by.
 CONVERGE_PARTS = (
     "converge", "model", "probe", "fleet/rootfs.py", "lock/sources.py", "template.py", "plan.py",
-    "compare.py", "compare_families.py", "compare_python.py", "difference.py", "image/dkms.py", "lock/patches.py",
+    "compare.py", "compare_families.py", "compare_python.py", "difference.py", "role.py",
+    "image/dkms.py", "image/dkms_cache.py", "image/dkms_log.py", "lock/patches.py",
 )  # fmt: skip
 ENGINE_PARTS = ("image", *CONVERGE_PARTS)
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from goldsmith import atomic, cgroups
+from goldsmith import atomic
 from goldsmith.errors import GoldsmithError, Refused
-from goldsmith.fleet.rootfs import nspawn_argv, require_plain
+from goldsmith.fleet.rootfs import run_in_tree
 from goldsmith.image.dkms_cache import BuiltFile, Damaged, ModuleCache
 from goldsmith.image.dkms_log import reason
 from goldsmith.image.tree import Tree
@@ -25,7 +25,7 @@ from goldsmith.lint.facts import packaged_facts
 from goldsmith.lint.rules.kernel import good_pairs
 from goldsmith.lock.patches import PatchText
 from goldsmith.model.lock import Lock
-from goldsmith.process import Done, run
+from goldsmith.process import Done
 from goldsmith.progress import console, step
 
 # Counted up when the same sources are built otherwise.
@@ -94,12 +94,6 @@ done"""
 _INITRD = r"""if [ -e "/boot/initrd.img-$1" ] && command -v update-initramfs > /dev/null; then
     update-initramfs -u -k "$1"
 fi"""
-# A compiler would go on for minutes after us: it has to go with us, even by SIGKILL. Of systemd-nspawn alone that isn't
-# true, what it runs outlives it; all of a process namespace ends with its first process.
-_WITH_US = (
-    "setpriv", "--pdeathsig", "KILL", "--",
-    "unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc", "--",
-)  # fmt: skip
 # What is this machine's fault, and no module's.
 _MACHINE = re.compile(r"No space left on device|Killed signal|annot allocate memory|out of memory|Disk quota exceeded")
 # dkms's exit code for a module that says itself that it isn't for a kernel.
@@ -136,11 +130,8 @@ class Works:
         return f"images/{self.lock.image}"
 
     def run(self, script: str, *words: str, env: Mapping[str, str] = ENVIRONMENT, check: bool = True) -> Done:
-        require_plain(self.tree)
-        argv = list(_WITH_US)
-        argv += nspawn_argv(self.tree, ["/bin/bash", "-c", script, "dkms", *words], {}, env=env)
-        with cgroups.in_ours():
-            return run(argv, timeout=BUILD_SECONDS, what=f"build kernel modules of {self.where}", check=check)
+        command, what = ["/bin/bash", "-c", script, "dkms", *words], f"build kernel modules of {self.where}"
+        return run_in_tree(self.tree, command, timeout=BUILD_SECONDS, what=what, check=check, env=env)
 
 
 def build_modules(works: Works, patches: Sequence[PatchText]) -> int:

@@ -7,7 +7,7 @@ papers (azhpc#543). A difference fails the build.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,14 @@ from goldsmith.fleet.rootfs import probe_tree
 from goldsmith.image.artifact import SCHEMA
 from goldsmith.image.formats import Made
 from goldsmith.image.pack import Packed
-from goldsmith.model.finding import Severity
+from goldsmith.model.finding import Finding, Severity
 from goldsmith.model.lock import Lock
 from goldsmith.model.probe import Probe, parse_probe
 from goldsmith.plan import Plan
 
 PROBE_SECONDS = 300.0  # the longest that all parts together may take
+# A busy builder may be slow to answer, and what isn't known can't be in a manifest.
+PATIENCE = 5.0
 
 
 def read_back(plan: Plan, tree: Path) -> Probe:
@@ -32,15 +34,13 @@ def read_back(plan: Plan, tree: Path) -> Probe:
     Raises GoldsmithError that names every package, file and unit that isn't as promised, and every package
     that the lock doesn't have.
     """
-    probe = parse_probe(plan.node.name, probe_tree(tree, plan.script(), PROBE_SECONDS))
+    probe = parse_probe(plan.node.name, probe_tree(tree, plan.script(patience=PATIENCE), PROBE_SECONDS))
     problems = [sentence(one) for one in compare(plan.desired, probe)]
     problems += [f"{part} could not be read: {error}" for part, error in probe.errors.items()]
     problems += strangers(plan.lock.packages, probe.part("packages"))
     for role in plan.roles:
         facts = probe.part(f"role.{role.name}")
-        for finding in role.check(plan.node, plan.lock, facts) if facts else ():
-            if finding.severity is Severity.FAIL:
-                problems.append(f"{finding.fact}: expected {finding.expected}, found {finding.actual}")
+        problems += unmet(role.check(plan.node, plan.lock, facts) if facts else ())
     if problems:
         shown = "\n  ".join(problems[:20])
         more = f"\n  … and {len(problems) - 20} more" if len(problems) > 20 else ""
@@ -50,6 +50,15 @@ def read_back(plan: Plan, tree: Path) -> Probe:
             hint="nothing was written; the roles, or what they call, did not do what they promise",
         )
     return probe
+
+
+def unmet(findings: Iterable[Finding]) -> list[str]:
+    """What a role finds wrong in the tree, or couldn't tell: neither may be in an image."""
+    return [
+        f"{one.fact}: expected {one.expected}, found {one.actual}" if one.severity is Severity.FAIL
+        else f"{one.fact}: expected {one.expected}, could not be told: {one.actual}"
+        for one in findings if one.severity in (Severity.FAIL, Severity.UNKNOWN)
+    ]  # fmt: skip
 
 
 def sentence(difference: Difference) -> str:

@@ -187,3 +187,15 @@ def test_what_is_replaced_is_named_to_apt() -> None:
     what = what.replacing({"old", "older"}, ["old"])
     assert what.remove == ("old", "older") and what.unhold == ("old",) and what.steps() == [what]
     assert Commands(lock(), "live", "/f").simulate(what).endswith("-- a=2 pins=2 old- older-")
+
+
+def test_dpkg_gives_its_reason_in_the_next_line() -> None:
+    said = (
+        "Preparing to unpack /x.deb ...\ndpkg: error processing archive /x.deb (--unpack):\n"
+        " unable to create '/usr/lib/x.so.dpkg-new': No space left on device\n"
+        "Errors were encountered while processing:\n /x.deb\nE: Sub-process /usr/bin/dpkg returned an error code (1)\n"
+    )
+    assert why_not(said) == (
+        "dpkg: error processing archive /x.deb (--unpack): unable to create '/usr/lib/x.so.dpkg-new': No space left on "
+        "device; E: Sub-process /usr/bin/dpkg returned an error code (1)"
+    )

@@ -13,10 +13,11 @@ from goldsmith.errors import GoldsmithError
 from goldsmith.image import seen
 from goldsmith.image.artifact import MANIFEST, ROOTFS, read_artifact
 from goldsmith.image.build import ENGINE, ENGINE_PARTS, _complete, _present, sources_digest
-from goldsmith.image.manifest import sentence, strangers
+from goldsmith.image.manifest import sentence, strangers, unmet
 from goldsmith.image.pack import file_digest, pack, unpack
 from goldsmith.image.signature import lab_key, signed_by
 from goldsmith.image.sums import SUMS
+from goldsmith.model.finding import Finding, Severity
 from tests.unit import make, make_artifact
 
 pytestmark = pytest.mark.skipif(not shutil.which("zstd"), reason="zstd isn't installed")
@@ -149,3 +150,13 @@ def test_who_gives_a_key_gets_its_signature(tmp_path: Path) -> None:
     made = read_artifact(out)
     inode = made.folder.stat().st_mtime_ns
     assert _complete(tmp_path, made, make.lock(), ("oci",), second) is made and made.folder.stat().st_mtime_ns == inode
+
+
+def test_what_a_role_could_not_tell_of_the_tree_is_not_in_an_image() -> None:
+    found = [
+        Finding(node="lab", check="x.y", severity=severity, fact="libx.so.1", expected="1.2", actual=actual)
+        for severity, actual in ((Severity.FAIL, "1.1"), (Severity.UNKNOWN, "no answer"), (Severity.WARN, "1.2"))
+    ]
+    assert unmet(found) == [
+        "libx.so.1: expected 1.2, found 1.1", "libx.so.1: expected 1.2, could not be told: no answer",
+    ]  # fmt: skip

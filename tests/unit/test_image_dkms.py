@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -254,12 +253,7 @@ class FakeDkms:
         self.build, self.log, self.looked = Done((), 0, "", ""), "", ""
         self.told: list[Mapping[str, str]] = []
 
-    def __call__(self, argv: list[str], **_: object) -> Done:
-        assert argv[:3] == ["setpriv", "--pdeathsig", "KILL"]
-        tree = Path(next(word for word in argv if word.startswith("--directory=")).partition("=")[2])
-        set_ = [word.partition("=")[2].partition("=") for word in argv if word.startswith("--setenv=")]
-        env = {name: value for name, _, value in set_}
-        command = argv[argv.index("/bin/bash") :]
+    def __call__(self, tree: Path, command: list[str], *, env: Mapping[str, str], **_: object) -> Done:
         script = command[2]
         name = next(name for name in ("_LIST", "_ADD", "_BUILD", "_INSTALL", "_LOOK", "_INITRD")
                     if getattr(dkms, name) == script)  # fmt: skip
@@ -282,8 +276,7 @@ class FakeDkms:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDkms:
     one = FakeDkms()
-    monkeypatch.setattr(dkms, "run", one)
-    monkeypatch.setattr(dkms.cgroups, "in_ours", nullcontext)
+    monkeypatch.setattr(dkms, "run_in_tree", one)
     return one
 
 
