@@ -7,18 +7,12 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
-
 from goldsmith.lock.signing import pool_key, sign
 from goldsmith.lock.sources import Source
-from goldsmith.lock.tools import TOOLS, missing_tools
 from goldsmith.process import run
+from tests.needs import APT, needs
 
-# what a test needs of the machine: not the bootstrap, nor a distribution's keys
-NEEDED = {tool: package for tool, package in TOOLS.items() if package not in ("mmdebstrap", "debian-archive-keyring")}
-needs_apt = pytest.mark.skipif(
-    bool(missing_tools(NEEDED)), reason=f"this machine lacks {', '.join(missing_tools(NEEDED))}"
-)
+needs_apt = needs(*APT)
 
 
 @dataclass(frozen=True)

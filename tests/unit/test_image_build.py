@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -18,9 +17,10 @@ from goldsmith.image.pack import file_digest, pack, unpack
 from goldsmith.image.signature import lab_key, signed_by
 from goldsmith.image.sums import SUMS
 from goldsmith.model.finding import Finding, Severity
+from tests.needs import needs
 from tests.unit import make, make_artifact
 
-pytestmark = pytest.mark.skipif(not shutil.which("zstd"), reason="zstd isn't installed")
+pytestmark = needs("zstd")
 
 
 def make_tree(folder: Path, stamp: int) -> Path:
@@ -134,7 +134,7 @@ def test_a_format_is_added_without_another_build(tmp_path: Path) -> None:
     assert not added.signed
 
 
-@pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen isn't installed")
+@needs("ssh-keygen")
 def test_who_gives_a_key_gets_its_signature(tmp_path: Path) -> None:
     out = make_artifact.artifact(make_tree(tmp_path / "x", 1_800_000_000), tmp_path / "out", ("rootfs",))
     first, second = lab_key(tmp_path / "first"), lab_key(tmp_path / "second")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from goldsmith.errors import GoldsmithError, NotBuiltYet
 from goldsmith.image import disk
 from goldsmith.image.pack import Packed
 from goldsmith.image.tools import Tools
+from tests.needs import needs
 from tests.unit import make
 
 LOCK = make.lock()
@@ -69,7 +69,7 @@ def test_the_tools_tree_sees_what_it_is_given_and_no_more(tmp_path: Path) -> Non
     assert bound == {"/trees/tools/usr", "/trees/tools/etc", str(given), str(tmp_path)}
 
 
-@pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap isn't installed; the lab's tests install it")
+@needs("bwrap")
 def test_a_program_in_the_tree_writes_only_where_it_may(tmp_path: Path) -> None:
     """This machine's own /usr as the tools tree."""
     (tmp_path / "open").mkdir()

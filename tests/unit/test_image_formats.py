@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from hashlib import sha256
@@ -15,17 +14,11 @@ import pytest
 from goldsmith.errors import GoldsmithError
 from goldsmith.image import formats, sums
 from goldsmith.image.pipe import pipe
+from tests.needs import needs
 from tests.unit import make_artifact
 
-pytestmark = pytest.mark.skipif(not shutil.which("zstd"), reason="zstd isn't installed")
-needs_squashfs = pytest.mark.usefixtures("mksquashfs")
-
-
-@pytest.fixture
-def mksquashfs() -> None:
-    """Asked for when the test's turn comes: the lab's tests, which come before, have goldsmith install it."""
-    if not shutil.which("mksquashfs"):
-        pytest.skip("squashfs-tools isn't installed, and the lab's tests, which install it, didn't run")
+pytestmark = needs("zstd")
+needs_squashfs = needs("mksquashfs")
 
 
 def test_formats_are_names_in_any_order() -> None:

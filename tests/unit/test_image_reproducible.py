@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,9 +13,10 @@ from goldsmith import host
 from goldsmith.errors import GoldsmithError
 from goldsmith.image.artifact import MANIFEST, read_artifact
 from goldsmith.image.reproducible import differences, entries
+from tests.needs import needs
 from tests.unit import make_artifact
 
-pytestmark = pytest.mark.skipif(not shutil.which("zstd"), reason="zstd isn't installed")
+pytestmark = needs("zstd")
 OLDER = 1_500_000_000  # than the lock, so that packing keeps it
 
 

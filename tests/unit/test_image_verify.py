@@ -19,11 +19,10 @@ from goldsmith.image.artifact import MANIFEST, read_artifact
 from goldsmith.image.publish import PREFIX, publish, staging, steps
 from goldsmith.image.verify import severity, verify
 from goldsmith.model.finding import Severity
+from tests.needs import needs
 from tests.unit import make, make_artifact
 
-pytestmark = pytest.mark.skipif(
-    not (shutil.which("zstd") and shutil.which("ssh-keygen")), reason="zstd or ssh-keygen isn't installed"
-)
+pytestmark = needs("zstd", "ssh-keygen")
 CYCLONEDX = "sbom.cdx.json"
 OK, FAIL, UNKNOWN = Severity.OK, Severity.FAIL, Severity.UNKNOWN
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,6 +26,7 @@ from goldsmith.vm.folder import private
 from goldsmith.vm.machine import Disk, Machine, Places
 from goldsmith.vm.reach import Login
 from goldsmith.vm.running import Running
+from tests.needs import needs
 
 GOOD = Booted("lab-1", "KVM", 9.0, "running", (), "6.12.1-amd64", "a" * 32, "root=x ro iommu=pt", ("ssh-ed25519 A",))
 OTHER = replace(GOOD, name="lab-2", machine_id="b" * 32, host_keys=("ssh-ed25519 B",))
@@ -204,7 +204,7 @@ def test_another_architecture() -> None:
         require_architecture({"base": {"architecture": "arm64"}})
 
 
-@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen here")
+@needs("ssh-keygen")
 def test_nothing_unverified_is_booted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.unit import make_artifact
 

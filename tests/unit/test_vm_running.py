@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,9 +15,10 @@ from goldsmith.errors import GoldsmithError
 from goldsmith.vm import running
 from goldsmith.vm.accelerator import KVM, TCG
 from goldsmith.vm.machine import Disk, Firmware, Machine
+from tests.needs import needs
 from tests.unit import qemu_fake
 
-pytestmark = pytest.mark.skipif(shutil.which("setpriv") is None, reason="no setpriv here")
+pytestmark = needs("setpriv")
 
 
 @pytest.fixture
